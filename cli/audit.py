@@ -6,7 +6,7 @@ not change it.
 """
 
 import argparse
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Final, NamedTuple
@@ -24,7 +24,7 @@ from cli.simulation.pod_allocators import find_cluster_nodes, find_pod_allocator
 from cli.terminal import output
 from cli.terminal.cluster_options import LIVE, VERSION, add_shared_options
 from cli.terminal.durations import parse_duration, parse_time
-from cli.terminal.exit_codes import BAD, DONE
+from cli.terminal.exit_codes import BAD, DONE, exit_code
 from cli.terminal.streams import Streams, for_data, unfolded
 from drawbridge.audit.compose import AskFit, DecisionsByFacts, Future, compose_audit, foresee
 from drawbridge.audit.fit import RunningPods
@@ -35,6 +35,7 @@ from drawbridge.audit.written_as_html import write_html
 from drawbridge.audit.written_as_text import summarize, write_text
 from drawbridge.brief import Brief
 from drawbridge.config.model import Configuration
+from drawbridge.documents.document import LocatedFinding
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.dra.counted import count_noun
@@ -47,7 +48,10 @@ from drawbridge.process.alarm import cut_after
 from drawbridge.report.events import time_of_event
 from drawbridge.report.tables import escape_unprintable
 
-EXIT_CODES = {DONE: "printed", BAD: "the cluster or the configuration cannot be read, or bad input"}
+EXIT_CODES = {
+    DONE: "printed",
+    BAD: "a cluster, a part of the input or the configuration cannot be read, or bad input",
+}
 _WRITERS: Final = {"csv": write_csv, "html": write_html}
 # As in a copy of the webhook.
 _SECONDS_OF_A_POD: Final = 2.0
@@ -83,7 +87,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, streams: Streams) -> int:
     """Print the audit, or a row of each of several clusters."""
     if names_several(options):
-        return DONE if print_comparison(options, streams) is not None else BAD
+        rows = print_comparison(options, streams)
+        return BAD if rows is None or any(each.error for each in rows) else DONE
     if not options.cluster and options.context is None:
         options.context = ""
     live = options.context is not None and not options.cluster
@@ -109,8 +114,8 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     output.print_findings(
         output.select_findings(shown, quiet=options.quiet, verbose=True), streams.err
     )
-    _print(audit, options, streams)
-    return DONE
+    _print(audit, shown, options, streams)
+    return exit_code(shown)
 
 
 def _form(options: argparse.Namespace) -> str:
@@ -222,14 +227,20 @@ def _is_recent(value: Value, start: datetime) -> bool:
     return time is not None and time >= start
 
 
-def _print(audit: Audit, options: argparse.Namespace, streams: Streams) -> None:
+def _print(
+    audit: Audit,
+    findings: Iterable[LocatedFinding],
+    options: argparse.Namespace,
+    streams: Streams,
+) -> None:
     if options.output in _WRITERS:
         # A table is read by persons, too; the page escapes what it shows.
         choose = unfolded if options.output == "csv" else for_data
         choose(streams.out).writelines(_WRITERS[options.output](audit))
         return
     if options.output != "text":
-        output.print_value(msgspec.to_builtins(audit), options.output, streams.out)
+        data = msgspec.to_builtins(audit) | output.findings_as_data(findings)
+        output.print_value(data, options.output, streams.out)
         return
     written = write_text(
         audit, options.only or "", verbose=options.verbose, rehearse=options.rehearse

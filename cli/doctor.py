@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 EXIT_CODES = {
     DONE: "no errors",
     NOTICE: "something is wrong; with --strict: warnings",
-    BAD: "the cluster cannot be reached, or bad input",
+    BAD: "a cluster cannot be reached, or bad input",
 }
 _COLOURS: Final = {Status.OK: "32", Status.WARNING: "33", Status.ERROR: "31"}
 
@@ -45,9 +45,9 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     """Print the result of each check, or a row of each of several clusters."""
     if names_several(options):
         rows = print_comparison(options, streams)
-        if rows is None:
+        if rows is None or any(each.error for each in rows):
             return BAD
-        return NOTICE if any(each.error or each.stuck for each in rows) else DONE
+        return NOTICE if any(each.stuck for each in rows) else DONE
     effective = read_effective_configuration(options, streams, asks_cluster=True)
     if effective.configuration is None and options.config is not None:
         return output.print_unreadable(effective.findings, options.output, streams)

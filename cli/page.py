@@ -20,7 +20,7 @@ from cli.terminal.exit_codes import BAD, DONE
 from cli.terminal.streams import Streams
 from drawbridge.config.model import Configuration
 from drawbridge.config.policy import device_quotas
-from drawbridge.documents.document import LocatedFinding
+from drawbridge.documents.document import LocatedFinding, has_errors
 from drawbridge.dra import gates
 
 if TYPE_CHECKING:
@@ -97,6 +97,8 @@ def _serve_files(
     findings: list[LocatedFinding] = []
     for value in read_values(options.cluster, streams.stdin, findings):
         objects.add(value)
+    if has_errors(findings):
+        return output.print_unreadable(findings, "text", streams)
     output.print_findings(findings, streams.err)
     read = objects.as_page_objects()
     version = gates.version_of_kubelets(each.kubelet for each in read.nodes)

@@ -1,0 +1,50 @@
+"""What cannot be read is an error of every command that reads a cluster."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.commands import parser_for
+from cli.served_page import serving
+from tests.cli.running import command
+from tests.cli.test_printable import parsers
+
+# What the commands need besides the cluster.
+NAMED = {"cel": ("device.driver != ''",), "explain": ("pod",)}
+CALLS = [
+    (*name, *NAMED.get(name[0], ()))
+    for name, parser in (*parsers(), (("page",), parser_for(["page"], "").subparsers()["page"]))
+    if any("--cluster" in each.option_strings for each in parser.options())
+]
+NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: a}\n"
+
+
+def test_all_commands_with_a_cluster_are_called() -> None:
+    assert {each[0] for each in CALLS} >= {"audit", "check", "explain", "page", "simulate"}
+
+
+@pytest.mark.parametrize("words", CALLS, ids=lambda each: each[0])
+def test_a_cluster_that_cannot_be_read_ends_with_an_error(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "serve", None)  # the page would be served without end
+    files = ("-f", "examples/legacy") if words[0] in ("check", "simulate", "translate") else ()
+    done = command(*words, *files, "--cluster", "/nope")
+    assert done.code == 2, done
+    assert "[FileUnreadable]" in done.err + done.out
+
+
+def test_an_audit_has_what_cannot_be_read_among_its_findings(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(NODE)
+    (tmp_path / "b.yaml").write_text("kind: [\n")
+    done = command("audit", "--cluster", str(tmp_path), "-o", "json")
+    codes = {each["code"] for each in json.loads(done.out)["findings"]}
+    assert done.code == 2
+    assert codes >= {"YamlSyntax"}
+
+
+@pytest.mark.parametrize("name", ["audit", "doctor"])
+def test_a_cluster_without_an_answer_is_an_error_of_a_comparison(name: str, tmp_path: Path) -> None:
+    kubeconfig = str(tmp_path / "none")
+    assert command(name, "--context", "a,b", "--kubeconfig", kubeconfig).code == 2
