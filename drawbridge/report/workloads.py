@@ -1,7 +1,7 @@
 """Explains a workload: which of its pods have their node and devices, and what one of them lacks.
 
 Takes plain objects, as `drawbridge.report.explain` does. The pods are found by the selector of the
-workload, or by the label that its controller writes.
+workload, by the label that its controller writes, or by the controller that they name.
 """
 
 import re
@@ -13,7 +13,7 @@ import msgspec
 
 from drawbridge.documents.document import name_object
 from drawbridge.documents.paths import Path, format_path, get_value
-from drawbridge.documents.values import Value, as_mapping
+from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.finding import Trait, find_names
 from drawbridge.report import codes
 from drawbridge.report.events import SeenEvent, describe_events, event_subject, is_about
@@ -198,8 +198,20 @@ def find_pods(workload: Value, kind: WorkloadKind, pods: Sequence[Value]) -> Ite
         if kind.kind == "CronJob":
             if job_name.fullmatch(f"{labels.get(_JOB_NAME)}"):
                 yield pod
-        elif wanted and all(labels.get(key) == text for key, text in wanted.items()):
+        elif _is_controlled(pod, workload, kind) or (
+            wanted and all(labels.get(key) == text for key, text in wanted.items())
+        ):
             yield pod
+
+
+def _is_controlled(pod: Value, workload: Value, kind: WorkloadKind) -> bool:
+    """Whether the workload is the controller of the pod, also of one that lacks the labels."""
+    name = get_value(workload, ("metadata", "name"))
+    owners = map(as_mapping, as_list(get_value(pod, ("metadata", "ownerReferences"))))
+    return any(
+        each.get("controller") is True and each.get("name") == name and is_kind(dict(each), kind)
+        for each in owners
+    )
 
 
 def explain_workload(objects: WorkloadObjects) -> WorkloadExplanation:

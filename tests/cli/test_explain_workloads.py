@@ -208,6 +208,27 @@ def test_pods_are_found_by_the_labels_of_their_controller(
     assert list(find_pods(value, reference.kind, [own, other, bare])) == [own]
 
 
+@pytest.mark.parametrize(
+    ("changes", "is_found"),
+    [
+        ({}, True),
+        ({"apiVersion": "batch.volcano.sh/v1alpha1"}, False),
+        ({"kind": "ReplicaSet"}, False),
+        ({"name": "other"}, False),
+        ({"controller": False}, False),
+    ],
+)
+def test_a_pod_without_labels_is_found_by_its_controller(
+    changes: dict[str, YamlValue], *, is_found: bool
+) -> None:
+    reference = parse_reference("job/w")
+    assert reference is not None
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "w", "controller": True, **changes}
+    own: YamlValue = {"metadata": {"name": "own", "ownerReferences": [owner]}}
+    value = {"metadata": {"name": "w"}}
+    assert list(find_pods(value, reference.kind, [own])) == ([own] if is_found else [])
+
+
 def test_a_workload_without_a_selector_has_no_pods() -> None:
     for kind in KINDS:
         assert not list(find_pods({"metadata": {}}, kind, [{"metadata": {"labels": {}}}]))
