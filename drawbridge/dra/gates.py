@@ -12,6 +12,8 @@ VERSIONS = ("1.34", "1.35", "1.36", "1.37")
 NEWEST = VERSIONS[-1]
 # The first version whose slices have compatibility groups.
 GROUPS_VERSION = "1.37"
+# Before, the counters that a device consumes are of its own slice.
+_COUNTERS_APART_VERSION = "1.35"
 
 # One column per version: `+` enabled, `-` disabled, `!` locked to enabled, blank unknown.
 _TABLE = """\
@@ -79,6 +81,11 @@ class Gates(msgspec.Struct, frozen=True):
         """
         reads_groups = self.device_compatibility_groups or self.counts_groups
         return self.version >= GROUPS_VERSION and not reads_groups
+
+    @property
+    def counters_apart(self) -> bool:
+        """Whether a slice has no devices if it has counter sets."""
+        return self.version >= _COUNTERS_APART_VERSION
 
     def with_groups(self) -> "Gates":
         """Return the gates of a cluster in which slices with compatibility groups count.

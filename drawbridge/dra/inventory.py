@@ -326,8 +326,7 @@ def _build_pool(
         if invalid := _repeated_device(relevant):
             return Pool(pool, generation, invalid=invalid)
         return Pool(pool, generation, slices=relevant, binds=_binds(relevant))
-    holding = tuple(each for each in relevant if not each.shared_counters)
-    other_slices = tuple(each for each in others if not each.shared_counters)
+    holding, other_slices = _with_devices(relevant, gates), _with_devices(others, gates)
     published = [s for each in (*relevant, *others) for s in each.shared_counters]
     sets = {each.name: each for each in published}
     invalid = (
@@ -345,6 +344,12 @@ def _build_pool(
         counter_sets=sets,
         binds=_binds(holding),
     )
+
+
+def _with_devices(slices: tuple[Slice, ...], gates: Gates) -> tuple[Slice, ...]:
+    if not gates.counters_apart:
+        return slices
+    return tuple([each for each in slices if not each.shared_counters])
 
 
 def _binds(slices: Iterable[Slice]) -> bool:
