@@ -149,9 +149,14 @@ def find_undecided(cluster: "ModelCluster") -> set[int]:
     waiting = _find_waiting(cluster)
     loose = _find_room_of_others(cluster) if open_kinds or waiting else {}
     undecided = {*_find_fitting(cluster, waiting, loose)}
+    most = max(map(len, open_kinds.values()), default=0)
+    rooms, kinds = dict[int, Mapping[Served, int]](), _Alike(cluster)
     for number, keys in open_kinds.items():
         kind = cluster.kinds[number]
-        room = {each: _count_room(kind, loose, each, len(keys)) for each in _SOURCES}
+        alike = kinds.find(number, translated=False)
+        if alike not in rooms:
+            rooms[alike] = {each: _count_room(kind, loose, each, most) for each in _SOURCES}
+        room = dict(rooms[alike])
         if not kind.by_class:
             room[Served.DRIVER] = len(keys)
         for by, other in (_SOURCES, _SOURCES[::-1]):
@@ -170,13 +175,15 @@ def _find_room_of_others(
     """
     is_open = {name: e.is_ready and not e.is_cordoned for name, e in cluster.nodes.items()}
     empty = _loosen(cluster, (name for name in cluster.nodes if is_open[name]), replaced)
-    homes: dict[tuple[int, bool], frozenset[str]] = {}
+    kinds = _Alike(cluster)
+    homes: dict[int, frozenset[str]] = {}
     for name in empty:
         kept = []
         for pod in cluster.on_node(name):
             if not pod.placed or pod.kind in replaced:
                 continue
-            alike, kind = (pod.kind, pod.is_translated), cluster.kinds[pod.kind]
+            kind = cluster.kinds[pod.kind]
+            alike = kinds.find(pod.kind, translated=pod.is_translated)
             if alike not in homes:
                 serving = (
                     other
@@ -196,11 +203,35 @@ def _count_room(kind: PodKind, nodes: Mapping[str, ModelNode], served: Served, m
     number = 0
     pod = ModelPod(0, served=served)
     for open_node in nodes.values():
+        if number >= most:
+            break
+        if open_node.serve(kind, translated=False) is not served:
+            continue
         node = open_node.copy()
         while number < most and node.serve(kind, translated=False) is served:
             node.hold(kind, pod)
             number += 1
     return number
+
+
+class _Alike:
+    """Numbers what decides which nodes serve a pod: kinds that ask for the same have one number."""
+
+    def __init__(self, cluster: "ModelCluster") -> None:
+        self._cluster = cluster
+        self._by_kind: dict[tuple[int, bool], int] = {}
+        self._numbers: dict[object, int] = {}
+
+    def find(self, number: int, *, translated: bool) -> int:
+        """Return the number for a kind, in the form in which its pod was created."""
+        key = number, translated
+        if key not in self._by_kind:
+            kind = self._cluster.kinds[number]
+            asked = find_request(kind, translated=translated)
+            parts = (frozenset(e.items()) for e in (asked.amounts, asked.devices, kind.units))
+            same = (*parts, asked.nodes, asked.moved_nodes, kind.by_class, translated)
+            self._by_kind[key] = self._numbers.setdefault(same, len(self._numbers))
+        return self._by_kind[key]
 
 
 def _find_waiting(cluster: "ModelCluster") -> _Waiting:

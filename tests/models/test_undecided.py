@@ -155,3 +155,38 @@ def kind_that_asks(devices: int, *names: str) -> PodKind:
     """Return the kind of pods that ask drivers for so many devices."""
     kind = kind_of("Deployment/large", *names)
     return kind._replace(asked=kind.asked._replace(devices={CLASS: devices}))
+
+
+def test_pods_that_may_be_on_one_node_are_decided_beside_others_that_ask_for_the_same() -> None:
+    kinds = [kind_of("Deployment/both", "plugin", "driver"), kind_of("Deployment/one", "plugin")]
+    nodes = [node_of("plugin", 2, 0), node_of("driver", 0, 2)]
+    cluster = ModelCluster(ClusterStart(kinds, [], nodes))
+    for kind in (0, 1):
+        cluster.create_beside(kind)
+    cluster.schedule()
+    assert owners(cluster) == {"a/Deployment/both"}
+
+
+def test_owners_that_ask_for_the_same_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert count_serves(80, monkeypatch) < 2 * count_serves(20, monkeypatch)
+
+
+def count_serves(owners: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Return how often nodes are asked about pods of so many owners."""
+    names = [f"n{number}" for number in range(20)]
+    kinds = [kind_of(f"Deployment/{number}", *names) for number in range(owners)]
+    nodes = [node_of(each, 8, 0) for each in names[:10]] + [node_of(e, 0, 8) for e in names[10:]]
+    cluster = ModelCluster(ClusterStart(kinds, [], nodes))
+    for kind in range(owners):
+        cluster.create_beside(kind)
+    cluster.schedule()
+    serve, calls = ModelNode.serve, [0]
+
+    def count(node: ModelNode, kind: PodKind, *, translated: bool) -> Served | None:
+        calls[0] += 1
+        return serve(node, kind, translated=translated)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ModelNode, "serve", count)
+        assert find_undecided(cluster)
+    return calls[0]
