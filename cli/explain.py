@@ -162,12 +162,14 @@ def _explain_node(
     held = [each for each in find_holders(objects.held) if each.node == node]
     labels = as_mapping(get_value(objects.node, ("metadata", "labels")))
     ownership = decide_node(owned_pools(configuration), {k: f"{v}" for k, v in labels.items()})
+    now = datetime.now(UTC)
     done = explain_node(
         node,
         objects.node,
         objects.held.slices,
         held,
         objects.events,
+        now=now,
         owned=ownership.drivers,
     )
     output.print_findings(findings, streams.err)
@@ -175,7 +177,6 @@ def _explain_node(
     if options.output != "text":
         output.print_value(msgspec.to_builtins(done), options.output, streams.out)
         return code
-    now = datetime.now(UTC)
     table = format_holders(held, now) if held else ()
     stuck = format_stuck(select_stuck(objects.stuck, held))
     output.write_lines((*format_node(done), *table, *stuck), streams.out)

@@ -50,7 +50,10 @@ def write_node_hold(hold: NodeHold) -> str:
     return msgspec.json.encode(hold).decode()
 
 
-def describe_node_hold(text: str) -> str:
-    """Return in words what the annotation of a node says."""
+def describe_node_hold(text: str, now: datetime | None = None) -> str:
+    """Return in words what the annotation of a node says, and whether its time is over by now."""
     hold = read_node_hold(text)
-    return hold if isinstance(hold, str) else f"devices held for {hold.pod} until {hold.end}"
+    if isinstance(hold, str):
+        return hold
+    were = "were " if now is not None and hold.until <= now else ""
+    return f"devices {were}held for {hold.pod} until {hold.end}"

@@ -4,6 +4,7 @@ Takes plain objects, and ignores malformed parts of them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 
 import msgspec
 
@@ -55,6 +56,7 @@ def explain_node(  # noqa: PLR0913  # all but five by name
     held: Sequence[DeviceUse],
     events: Iterable[Value],
     *,
+    now: datetime,
     owned: Iterable[str] = (),
 ) -> NodeExplanation:
     """Explain a node; without the right to read it, `node` is None."""
@@ -74,7 +76,7 @@ def explain_node(  # noqa: PLR0913  # all but five by name
         pools=tuple(_pools(slices, name, held)),
         held=tuple(held),
         events=tuple(describe_events(about)),
-        hold=describe_node_hold(hold) if isinstance(hold, str) and hold else "",
+        hold=describe_node_hold(hold, now) if isinstance(hold, str) and hold else "",
         owned=tuple(sorted(owned)),
     )
 

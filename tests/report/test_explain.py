@@ -1,6 +1,7 @@
 """A pod is explained from its objects, and from incomplete or malformed ones."""
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from drawbridge.report.explain import (
     explain,
     referenced_names,
 )
+from drawbridge.report.node import explain_node
 from drawbridge.translate import pods
 
 LEGACY: dict[str, Any] = {
@@ -370,3 +372,11 @@ def test_a_pod_that_opts_out_is_not_translated_by_its_label() -> None:
     opted_out["metadata"]["labels"] = {"drawbridge.dev/translate": "off"}
     finding = explained(opted_out).findings[0]
     assert (finding.code, finding.path) == ("OptedOut", "metadata.labels[drawbridge.dev/translate]")
+
+
+@pytest.mark.parametrize(("minute", "verb"), [(31, "held"), (30, "were held")])
+def test_a_node_says_whether_the_time_of_its_hold_is_over(minute: int, verb: str) -> None:
+    hold = {"pod": "research/train", "uid": "u", "until": f"2026-03-01T12:{minute:02}:00Z"}
+    node: Any = {"metadata": {"annotations": {"drawbridge.dev/held-for": json.dumps(hold)}}}
+    said = explain_node("a", node, (), (), (), now=datetime(2026, 3, 1, 12, 30, tzinfo=UTC)).hold
+    assert said == f"devices {verb} for research/train until {hold['until']}"
