@@ -108,7 +108,7 @@ def report_changed(pod: Value, *, is_requested: bool) -> tuple[Finding, ...]:
     `is_requested` is whether it requests devices. Those can be the devices of a claim that it has.
     """
     why, path = describe_misfit(pod), annotation_path(ORIGINAL_ANNOTATION)
-    if not why or (is_requested and not _list_own_claims(pod)):
+    if not why or (is_requested and not list_own_claims(pod)):
         return ()
     message = f"somebody changed what the translation of the pod wrote: {why}"
     if not is_requested:
@@ -196,14 +196,14 @@ def _find_beside_claims(pod: Value, configuration: Configuration) -> list[Device
 
 def _find_held_containers(pod: Value, configuration: Configuration) -> Iterator[Container]:
     """Yield the containers that use a claim from a template of Drawbridge."""
-    ours = _list_own_claims(pod)
+    ours = list_own_claims(pod)
     for container in view_pod(pod, configuration.legacy).containers if ours else ():
         used = as_list(as_mapping(container.raw.get("resources")).get("claims"))
         if any(f"{as_mapping(one).get('name')}" in ours for one in used):
             yield container
 
 
-def _list_own_claims(pod: Value) -> set[str]:
+def list_own_claims(pod: Value) -> set[str]:
     """Return the names of the claims of a pod that are from a template of Drawbridge."""
     spec = as_mapping(as_mapping(pod).get("spec"))
     claims = map(as_mapping, as_list(spec.get("resourceClaims")))

@@ -107,6 +107,16 @@ def test_without_the_annotation_no_lines_are_noted() -> None:
     assert "#|" not in translated(POD, "--no-original")
 
 
+@pytest.mark.parametrize("options", [(), ("--readable-names",)])
+def test_a_translation_without_the_annotation_is_reported(options: tuple[str, ...]) -> None:
+    text = translated(POD, "--no-original", *options)
+    code, out, err = undone(text)
+    assert (code, out) == (0, text)
+    assert "Pod/ml/p spec.resourceClaims: drawbridge stays" in err
+    assert "[OriginalMissing]" in err
+    assert undone(text, "--strict")[0] == 1
+
+
 def test_comments_stay_and_the_template_is_left_out() -> None:
     assert undone(translated(POD))[1].splitlines()[0] == "# a pod of mine"
     assert "ResourceClaimTemplate" not in undone(translated(POD))[1]

@@ -10,12 +10,13 @@ from drawbridge.documents.patch import Edit, EditError
 from drawbridge.documents.paths import Path, format_path, get_value
 from drawbridge.documents.values import Value
 from drawbridge.finding import Finding
-from drawbridge.names import ORIGINAL_ANNOTATION
+from drawbridge.names import ORIGINAL_ANNOTATION, POD_CLAIM
 from drawbridge.translate.changes.undo import UndoStep, apply_undo, parse_undo
 from drawbridge.translate.manifests import argo
-from drawbridge.translate.manifests.codes import ORIGINAL_UNUSABLE
+from drawbridge.translate.manifests.codes import ORIGINAL_MISSING, ORIGINAL_UNUSABLE
 from drawbridge.translate.manifests.objects import TranslatedObject
 from drawbridge.translate.manifests.workloads import Place, find_places, map_path
+from drawbridge.translate.returned_requests import list_own_claims
 
 _ANNOTATION: Path = ("metadata", "annotations", ORIGINAL_ANNOTATION)
 
@@ -31,12 +32,23 @@ class _RefusedError(Exception):
 def undo_object(value: Value, name: str) -> TranslatedObject:
     """Return the edits that give back what an object asked; none without such an annotation."""
     edits: list[Edit] = []
+    findings: list[Finding] = []
     try:
         for place in (*find_places(value), *argo.find_translated_places(value)):
             edits += _undo_place(place, name)
+            findings += _report_missing(place, name)
     except _RefusedError as refused:
         return TranslatedObject(findings=(refused.finding,))
-    return TranslatedObject(tuple(edits))
+    return TranslatedObject(tuple(edits), findings=tuple(findings))
+
+
+def _report_missing(place: Place, name: str) -> Iterator[Finding]:
+    """Report the claims of a translation without the annotation with the original requests."""
+    claims = [each for each in list_own_claims(place.pod) if each.startswith(POD_CLAIM)]
+    if claims and get_value(place.pod, _ANNOTATION) is None:
+        path = format_path(map_path(("spec", "resourceClaims"), place))
+        message = f"{', '.join(sorted(claims))} stays: no annotation has the original requests"
+        yield ORIGINAL_MISSING.at(path, message, object=name)
 
 
 def _undo_place(place: Place, name: str) -> tuple[Edit, ...]:
