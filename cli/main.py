@@ -17,6 +17,7 @@ from cli.terminal.exit_codes import BAD, DONE, NOTICE, ExitCodes
 from cli.terminal.streams import Streams, process_streams
 
 BUG, BROKEN_PIPE = 3, 141
+_INPUT = "-"
 EXIT_CODES: ExitCodes = {
     DONE: "success",
     NOTICE: "as the command states",
@@ -76,12 +77,30 @@ def report_bug(bug: Exception, streams: Streams, called: str, *, debug: bool) ->
     return BUG
 
 
+def _run(options: argparse.Namespace, streams: Streams) -> int:
+    """Run the command, unless several options would share the standard input."""
+    readers = [name for name, value in vars(options).items() if _names_input(value)]
+    if len(readers) > 1:
+        from cli.input.files import refuse_readers  # noqa: PLC0415  # for wrong usage only
+        from cli.terminal import output  # noqa: PLC0415
+
+        form = getattr(options, "output", "text")
+        form = form if form in ("json", "yaml") else "text"
+        return output.print_unreadable([refuse_readers(readers)], form, streams)
+    return int(options.run(options, streams))
+
+
+def _names_input(value: object) -> bool:
+    """Whether the value of an option names the standard input."""
+    return _INPUT in value if isinstance(value, list) else value == _INPUT
+
+
 def dispatch(arguments: Sequence[str], streams: Streams, called: str) -> int:
     """Run the command that `arguments` name, and return its exit code."""
     options: argparse.Namespace | int = BUG
     try:
         options = parse(arguments, streams, called)
-        code = options if isinstance(options, int) else int(options.run(options, streams))
+        code = options if isinstance(options, int) else _run(options, streams)
         # Flush here. At interpreter exit a closed pipe would print a traceback.
         streams.out.flush()
         streams.err.flush()

@@ -181,6 +181,18 @@ def _read_bytes(name: str, stream: BinaryIO) -> Source | LocatedFinding:
     return Source(name, data)
 
 
+def refuse_readers(names: Iterable[str]) -> LocatedFinding:
+    """Create the finding about several options that name the standard input."""
+    listed = " and ".join(f"--{each}" for each in names)
+    finding = FILE_UNREADABLE.at(
+        "",
+        f"{listed} name the standard input, which can be read once",
+        object=INPUT_NAME,
+        remedy="Pass a file to all but one of these options.",
+    )
+    return LocatedFinding(finding, INPUT_NAME, 0, 0)
+
+
 def unreadable_file(name: str, message: str) -> LocatedFinding:
     """Create the finding about a file that cannot be read."""
     return LocatedFinding(FILE_UNREADABLE.at("", message, object=name), name, 0, 0)

@@ -48,3 +48,23 @@ def test_an_audit_has_what_cannot_be_read_among_its_findings(tmp_path: Path) -> 
 def test_a_cluster_without_an_answer_is_an_error_of_a_comparison(name: str, tmp_path: Path) -> None:
     kubeconfig = str(tmp_path / "none")
     assert command(name, "--context", "a,b", "--kubeconfig", kubeconfig).code == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("simulate", "-f", "-", "--cluster", "-"),
+        ("check", "-f", "-", "--config", "-", "-o", "json"),
+        ("audit", "--config", "-", "--cluster", "/nope", "-"),
+    ],
+)
+def test_the_standard_input_is_for_one_option(words: tuple[str, ...]) -> None:
+    done = command(*words, stdin=NODE)
+    told = done.err + done.out
+    assert done.code == 2
+    assert "name the standard input, which can be read once" in told
+    assert "Pass a file to all but one of these options." in told
+
+
+def test_one_option_can_name_the_standard_input_twice() -> None:
+    assert command("check", "-f", "-", "-f", "-", stdin=NODE).code == 0
