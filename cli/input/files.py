@@ -65,7 +65,7 @@ def read_sources(paths: Iterable[str], stdin: BinaryIO) -> Iterator[Source | Loc
                 yield file
                 continue
             real = _real_path(file if isinstance(file, str) else file.name)
-            in_folder = Path(path).is_dir()
+            in_folder = _is_folder(path)
             if in_folder and not Path(real).is_relative_to(_real_path(path)):
                 yield unreadable_file(f"{file}", "a link to a file outside the folder")
             elif real not in seen:
@@ -75,7 +75,7 @@ def read_sources(paths: Iterable[str], stdin: BinaryIO) -> Iterator[Source | Loc
 
 def _files(path: str) -> Iterator[str | Source | LocatedFinding]:
     """Yield the files of a path, the output of its builds, and findings."""
-    if not Path(path).is_dir():
+    if not _is_folder(path):
         yield from _named_file(path)
         return
     kustomizations: list[Path] = []
@@ -109,6 +109,14 @@ def _named_file(path: str) -> Iterator[str | Source | LocatedFinding]:
     yield path
 
 
+def _is_folder(path: str) -> bool:
+    """Whether a path is a folder or a link to one; what cannot be asked is read, and reported."""
+    try:
+        return Path(path).is_dir()
+    except OSError:
+        return False
+
+
 def _is_kustomization(folder: Path) -> bool:
     return any((folder / name).is_file() for name in KUSTOMIZATIONS)
 
@@ -135,7 +143,7 @@ def _walk_folder(
         yield refuse_chart(folder)
         return
     for entry in ordered:
-        if not built and entry.name.endswith(SUFFIXES) and not entry.is_dir():
+        if not built and entry.name.endswith(SUFFIXES) and not _is_folder(entry.path):
             yield entry.path
     for entry in ordered:
         # A link to a folder may form a cycle. Mounted ConfigMaps link to their own folder.

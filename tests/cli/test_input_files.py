@@ -125,3 +125,10 @@ def test_objects_of_several_files_are_in_order(tmp_path: Path) -> None:
         "FileUnreadable",
         "Document#1",
     ]
+
+
+def test_a_link_to_itself_is_unreadable_and_the_other_files_are_read(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("a: 1\n")
+    (tmp_path / "loop.yaml").symlink_to("loop.yaml")
+    assert names(tmp_path) == ["a.yaml", "too many levels of symbolic links"]
+    assert names(tmp_path / "loop.yaml") == ["too many levels of symbolic links"]
