@@ -34,6 +34,8 @@ from drawbridge.documents.document import LocatedFinding, has_errors
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_mapping
 from drawbridge.dra.counted import count_noun
+from drawbridge.finding import Finding
+from drawbridge.names import TRANSLATE_LABEL
 from drawbridge.report.device_holders import find_holders
 from drawbridge.report.events import SeenEvent
 from drawbridge.report.explain import (
@@ -111,9 +113,9 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     except ClusterReadError as error:
         findings.append(error.located)
         return output.print_unreadable(findings, options.output, streams)
-    if options.config is not None:
-        objects = replace(objects, mode=_decide_mode(objects.namespace, configuration.scope))
-    done = _explain(objects, configuration)
+    mode, told_of_label = _decide_mode(objects.namespace, configuration.scope)
+    findings += map(LocatedFinding, told_of_label)
+    done = _explain(replace(objects, mode=mode), configuration)
     pods = done.explained if isinstance(done, WorkloadExplanation) else (done,)
     values = {_full_name(each): each for each in _pods_of(objects)}
     told = {
@@ -142,13 +144,14 @@ def _with_policies(done: Explanation, configuration: Configuration) -> Explanati
     return msgspec.structs.replace(done, findings=findings)
 
 
-def _decide_mode(namespace: Value, scope: Scope) -> str | None:
-    """Return the mode of a namespace that the configuration decides; None if its label does."""
+def _decide_mode(namespace: Value, scope: Scope) -> tuple[str | None, tuple[Finding, ...]]:
+    """Return the mode of a namespace, None if nothing names it, and findings about its label."""
     metadata = as_mapping(get_value(namespace, ("metadata",)))
     name = f"{metadata.get('name')}"
     labels = {key: f"{text}" for key, text in as_mapping(metadata.get("labels")).items()}
-    mode = decide_namespace_scope(name, labels, scope).mode
-    return None if mode is Mode.OFF and name not in scope.exclude_namespaces else mode.value
+    mode, findings = decide_namespace_scope(name, labels, scope)
+    is_named = TRANSLATE_LABEL in labels or name in scope.exclude_namespaces
+    return mode.value if is_named or mode is not Mode.OFF else None, findings
 
 
 def _explain_node(

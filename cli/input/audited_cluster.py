@@ -183,7 +183,7 @@ def _sort(
     unread = {each.finding.object for each in findings if _is_error(each)}
     given = facts_input(decoded)
     objects = AuditedObjects(
-        namespaces=tuple(_namespaces(by_kind.get("Namespace", ()), only, scope)),
+        namespaces=tuple(_namespaces(by_kind.get("Namespace", ()), only, scope, findings)),
         pods=select("Pod"),
         workloads=tuple(_inside(workloads, only)),
         events=select("Event"),
@@ -222,13 +222,16 @@ def _inside(values: Iterable[Value], only: str) -> Iterator[Value]:
     return (each for each in values if not only or namespace_of(each) == only)
 
 
-def _namespaces(values: Iterable[Value], only: str, scope: Scope) -> Iterator[AuditedNamespace]:
+def _namespaces(
+    values: Iterable[Value], only: str, scope: Scope, findings: list[LocatedFinding]
+) -> Iterator[AuditedNamespace]:
     for value in values:
         name = text_at(value, "metadata", "name")
         labels = as_mapping(get_value(value, ("metadata", "labels")))
         texts = {key: text for key, text in labels.items() if isinstance(text, str)}
         if not only or name == only:
-            mode = decide_namespace_scope(name, texts, scope).mode
+            mode, told = decide_namespace_scope(name, texts, scope)
+            findings += map(LocatedFinding, told)
             ends = bool(text_at(value, "metadata", "deletionTimestamp"))
             yield AuditedNamespace(name, mode, texts, ends, find_manager(value).text)
 

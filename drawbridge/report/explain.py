@@ -53,9 +53,9 @@ class PodObjects:
 
     `pods` are those of the namespace, and `groups` the objects of groups, as far as they are known.
     `lease` is the Lease of Drawbridge's scheduler in the namespace `installed_in`: empty if there
-    is none, None if unknown. `mode` is that of the namespace by the configuration, if that is known
-    and decides; otherwise, the label of the namespace does. Of what is `stuck`, only what is about
-    the pod is told.
+    is none, None if unknown. `mode` is that of the namespace, if its label or the configuration
+    names one; otherwise, the text of its label counts. Of what is `stuck`, only what is about the
+    pod is told.
     """
 
     pod: Value

@@ -351,3 +351,14 @@ def test_usage_in_kubectl_has_the_plugin_name() -> None:
     code, out, _ = command("explain", "--help", called="kubectl drawbridge")
     assert code == 0
     assert out.startswith("usage: kubectl drawbridge explain")
+
+
+@pytest.mark.parametrize("words", [("explain", "train", "-f"), ("audit", "--cluster")])
+def test_a_misspelt_label_of_a_namespace_is_no_mode(words: tuple[str, ...], tmp_path: Path) -> None:
+    labels = {"drawbridge.dev/translate": "enforced"}
+    namespace = {**NAMESPACE, "metadata": {"name": "team-a", "labels": labels}}
+    done = command(*words, files(tmp_path, [read_yaml(LEGACY), namespace]))
+    assert "[ScopeLabelUnknown]" in done.err
+    assert "namespace mode: enforced" not in done.out
+    if words[0] == "explain":
+        assert "namespace mode: off" in done.out
