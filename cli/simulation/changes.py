@@ -11,7 +11,14 @@ from msgspec import structs
 from cli.simulation import removals
 from cli.simulation.input import SimulationInput
 from cli.simulation.preemption import find_evictable
-from cli.simulation.removals import to_place, unknown_node, with_findings, with_nodes, without_pods
+from cli.simulation.removals import (
+    doubt_owner,
+    to_place,
+    unknown_node,
+    with_findings,
+    with_nodes,
+    without_pods,
+)
 from cli.simulation.schedulers import find_schedulers
 from drawbridge.documents.document import LocatedFinding
 from drawbridge.dra.device import Taint
@@ -157,7 +164,7 @@ def _describe_tainted(tainted: TaintedPod) -> Finding:
     when = f"after {tainted.seconds:,} s" if tainted.seconds else "at once"
     message = f"evicted {when}: claim {tainted.claim} has {device}, which gets {about}"
     if tainted.pod.owner_kind not in RECREATING:
-        message += "; no owner recreates it elsewhere"
+        message += f"; {doubt_owner(tainted.pod)} elsewhere"
     return codes.POD_EVICTED.at("", message, object=pod)
 
 

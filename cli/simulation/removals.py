@@ -27,14 +27,13 @@ from drawbridge.dra.quantity import Quantity, QuantityError, parse
 from drawbridge.dra.slices import Slice
 from drawbridge.finding import Finding
 from drawbridge.ledger import codes
-from drawbridge.ledger.defragmentation import RECREATING
+from drawbridge.ledger.defragmentation import RECREATING, STAYING
 from drawbridge.ledger.pods import Pod
 from drawbridge.ledger.quota_lines import measure_quotas, report_exceeded
 from drawbridge.translate.manifests.replicas import PodCount
 
 OPTION: Final = "--without"
 # Their pods stay on a drained node.
-_STAYING: Final = ("DaemonSet", "Node")
 _MOST_PODS: Final = 50
 
 
@@ -155,11 +154,11 @@ def _drained(inputs: SimulationInput, name: str) -> SimulationInput:
     leaving = [
         each
         for each in inputs.running or ()
-        if each.spec.node_name == name and each.owner_kind not in _STAYING
+        if each.spec.node_name == name and each.owner_kind not in STAYING
     ]
     findings = [
         LocatedFinding(
-            codes.POD_NOT_RECREATED.at("", "no owner recreates it", object=f"Pod/{each.full_name}")
+            codes.POD_NOT_RECREATED.at("", doubt_owner(each), object=f"Pod/{each.full_name}")
         )
         for each in leaving
         if each.owner_kind not in RECREATING
@@ -177,6 +176,13 @@ def _cordoned(inputs: SimulationInput, names: Collection[str]) -> SimulationInpu
     by_name = {each.name: each for each in nodes}
     inputs = replace(inputs, objects=replace(inputs.objects, nodes=nodes))
     return with_nodes(inputs, tuple(by_name[each.name] for each in inputs.cluster.nodes))
+
+
+def doubt_owner(pod: Pod) -> str:
+    """Return what is known of a pod whose owner may not create it again on another node."""
+    if pod.owner_kind in {"", *STAYING}:
+        return "no owner recreates it"
+    return f"it is not known whether its {pod.owner_kind} recreates it"
 
 
 def to_place(pod: Pod) -> PodsToPlace:

@@ -34,6 +34,8 @@ from drawbridge.ledger.victims import RunningPod, importance
 
 # Owners that create a pod again, maybe elsewhere. A DaemonSet does so on the same node.
 RECREATING: Final = ("Job", "ReplicaSet", "ReplicationController", "StatefulSet")
+# Owners whose pods stay on their nodes.
+STAYING: Final = ("DaemonSet", "Node")
 # How often one plan looks for other nodes for the pods that it moves.
 MAX_PLACEMENTS: Final = 200
 Placements = list[tuple[Pod, PodPlacement]]
@@ -182,7 +184,7 @@ class _Planning:
         if running.priority > self._movable.priority:
             return "has a higher priority"
         if pod.owner_kind not in RECREATING:
-            return "has no owner that recreates it elsewhere"
+            return "has no owner that is known to recreate it elsewhere"
         if pod.group is not None and pod.group.is_gang:
             return "is a member of a gang"
         if has_several(running, self._movable.budgets):

@@ -155,7 +155,7 @@ def test_a_pod_that_fits_needs_no_plan(plan: Any) -> None:  # noqa: ANN401
     [
         (running("a") + BUDGET, "1 pod on the nodes is protected by a PodDisruptionBudget"),
         (running("a", more="priority: 7"), "1 pod on the nodes has a higher priority"),
-        (running("a", owner="DaemonSet"), "has no owner that recreates it elsewhere"),
+        (running("a", owner="DaemonSet"), "has no owner that is known to recreate it elsewhere"),
         (running("a") + running("b", "w"), "but the pods fit on no other node"),
     ],
 )

@@ -94,7 +94,8 @@ def test_a_drain_needs_no_other_pod(run: Run) -> None:
 
 
 def test_pods_of_daemons_stay_on_a_drained_node_and_pods_of_nobody_end(run: Run) -> None:
-    cluster = TWO_NODES + running("d", owner="DaemonSet") + running("lone", "w", owner="Nobody")
+    alone = running("lone", "w", owner="") + running("set", "v", owner="NodeSet")
+    cluster = TWO_NODES + running("d", owner="DaemonSet") + alone
     _, printed, err = run(
         pod("p", "{name: g, resourceClaimName: late}") + LATE,
         "--without",
@@ -102,7 +103,9 @@ def test_pods_of_daemons_stay_on_a_drained_node_and_pods_of_nobody_end(run: Run)
         cluster=cluster,
     )
     assert [each["pod"] for each in printed["pods"]] == ["default/p"]
-    assert "Pod/default/lone: no owner recreates it [PodNotRecreated]" in err.replace("\n", " ")
+    told = err.replace("\n", " ")
+    assert "Pod/default/lone: no owner recreates it [PodNotRecreated]" in told
+    assert "Pod/default/set: it is not known whether its NodeSet recreates it [PodNot" in told
     holders = {each["device"]: each["holders"][0]["claim"] for each in printed["ledger"]["devices"]}
     assert holders == {"x": "default/d", "z": "default/late"}
 
