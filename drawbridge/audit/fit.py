@@ -39,12 +39,17 @@ class RunningPods(NamedTuple):
 def translate_running(
     pods: Iterable[Value], namespaces: Mapping[str, AuditedNamespace], decider: Decider
 ) -> RunningPods:
-    """Return the running pods as the migration leaves them, each on its node."""
+    """Return the running pods as the migration leaves them, each on its node.
+
+    Those that are being deleted need no room then.
+    """
     reader, unread, without = pod_reader(), 0, 0
     translated: list[Pod] = []
     templates: dict[tuple[str, str], Template] = {}
     for pod in pods:
-        if not text_at(pod, "spec", "nodeName") or text_at(pod, "status", "phase") in FINISHED:
+        ends = text_at(pod, "metadata", "deletionTimestamp")
+        over = ends or text_at(pod, "status", "phase") in FINISHED
+        if over or not text_at(pod, "spec", "nodeName"):
             continue
         name = namespace_of(pod)
         outcome = decider.decide(pod, namespaces.get(name, AuditedNamespace(name)))

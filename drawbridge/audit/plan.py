@@ -328,7 +328,7 @@ class StepPlanner:
         later = self.namespaces.translatable - trial.cluster.enforced
         waits = [*created_again.wait_for_jobs(before, trial.cluster, nodes, later)]
         lines += [each.command for each in waits]
-        told = story.tell(trial.cluster, trial.changes)
+        told = story.tell(trial.cluster, trial.changes, nodes)
         stay = sum(each.name in self.kept for each in group.nodes)
         self.steps.append(
             MigrationStep(

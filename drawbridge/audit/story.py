@@ -1,7 +1,7 @@
 """What a step did in the models, in words: who moved, who waits and why, and who is lost."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from drawbridge.audit import commands, typed
@@ -29,13 +29,15 @@ class StepStory(NamedTuple):
     lines: tuple[str, ...]
     lost: tuple[str, ...]
     stops: tuple[str, ...]
-    ended: int
-    on_nodes: int
+    ended: int  # pods of the nodes that move
+    elsewhere: int  # those of Jobs that are suspended meanwhile
 
 
-def tell(cluster: ModelCluster, changes: Sequence[Change]) -> StepStory:
-    """Return the story of a step. Pods without devices are counted, and not listed."""
-    ended, started = Counter[str](), Counter[tuple[str, str]]()
+def tell(
+    cluster: ModelCluster, changes: Sequence[Change], nodes: Collection[str] = ()
+) -> StepStory:
+    """Return the story of a step that moves nodes. Only pods that need devices are told."""
+    ended, started, here = Counter[str](), Counter[tuple[str, str]](), 0
     lost, stops = dict[str, None](), dict[str, None]()
     for change in changes:
         kind = cluster.kinds[change.kind]
@@ -48,6 +50,7 @@ def tell(cluster: ModelCluster, changes: Sequence[Change]) -> StepStory:
             stops[f"{owner}: {change.why}"] = None
         elif kind.needs_devices and change.what == ENDED and change.node:
             ended[owner] += 1
+            here += change.node in nodes
         elif kind.needs_devices and change.what == STARTED:
             started[owner, _WORDS[change.served]] += 1
     lines = [f"{owner}: {count_noun(number, 'pod')} ended" for owner, number in ended.items()]
@@ -62,7 +65,7 @@ def tell(cluster: ModelCluster, changes: Sequence[Change]) -> StepStory:
         if kind.needs_devices
     )
     told = (*lines, *waiting, *(f"lost: {each}" for each in lost))
-    return StepStory(told, tuple(lost), tuple(stops), ended.total(), len(changes))
+    return StepStory(told, tuple(lost), tuple(stops), here, ended.total() - here)
 
 
 def title(group: Group, nodes: Sequence[str], rounds: int) -> str:
@@ -89,6 +92,9 @@ def why(told: StepStory, paused: int, nodes: Sequence[str], waiting: Sequence[st
         parts.append("No pod runs there that needs a device.")
     else:
         parts.append(f"{count_noun(told.ended, 'pod')} with devices of {where} must start again.")
+    if told.elsewhere:
+        more = count_noun(told.elsewhere, "pod")
+        parts.append(f"{more} of suspended Jobs on other nodes must, too.")
     if paused:
         verb = "waits" if paused == 1 else "wait"
         parts.append(f"{paused:,} of them {verb} until the driver runs there.")
