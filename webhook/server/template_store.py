@@ -14,7 +14,7 @@ from drawbridge.cluster.client import ResourceClient
 from drawbridge.cluster.resources import ApiObject
 from drawbridge.cluster.store import CachedObject, ChangeListener
 from drawbridge.documents.values import Value
-from drawbridge.names import USED_ANNOTATION
+from drawbridge.names import FIELD_MANAGER, USED_ANNOTATION
 from drawbridge.process.logs import log_event
 from webhook.admission.protocols import CachedTemplate, TemplateStore
 
@@ -25,10 +25,15 @@ class _Name(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class _Metadata(msgspec.Struct, frozen=True):
+class _ManagedFields(msgspec.Struct, frozen=True):
+    manager: str = ""
+
+
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
     labels: Mapping[str, str] | None = None
     annotations: Mapping[str, str] | None = None
+    managed_fields: tuple[_ManagedFields, ...] | None = None
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -43,12 +48,12 @@ class _Template(msgspec.Struct, frozen=True):
 class WatchedTemplate(msgspec.Struct, frozen=True):
     """What is kept of a template.
 
-    `content` is JSON with what is compared, or None if it is not kept. `is_used` tells whether a
-    pod has used the template.
+    `content` is JSON with what is compared, or None if it is not kept. `is_ahead` tells whether
+    Drawbridge created the template, and no pod has used it yet.
     """
 
     content: bytes | None = None
-    is_used: bool = False
+    is_ahead: bool = False
 
 
 _NAMED: Final = msgspec.json.Decoder(_Named)
@@ -66,12 +71,15 @@ def read_watched_template(raw: bytes) -> WatchedTemplate:
     template = _TEMPLATE.decode(raw)
     labels, annotations = template.metadata.labels or {}, template.metadata.annotations or {}
     compared = {"metadata": {"labels": labels, "annotations": annotations}, "spec": template.spec}
-    return WatchedTemplate(msgspec.json.encode(compared), USED_ANNOTATION in annotations)
+    # What `drawbridge translate` prints and others apply has another field manager.
+    managers = {each.manager for each in template.metadata.managed_fields or ()}
+    is_ahead = FIELD_MANAGER in managers and USED_ANNOTATION not in annotations
+    return WatchedTemplate(msgspec.json.encode(compared), is_ahead)
 
 
 def reduce_template(template: WatchedTemplate) -> WatchedTemplate:
-    """Return what must be known of a template: that it exists, and whether it is used."""
-    return WatchedTemplate(None, template.is_used)
+    """Return what must be known of a template: that it exists, and whether it is created ahead."""
+    return WatchedTemplate(None, template.is_ahead)
 
 
 class TemplateWatch(Protocol):
@@ -114,7 +122,7 @@ class WatchedTemplateStore:
         return None if cached is None else CachedTemplate(cached.version, cached.value.content)
 
     def count_unused(self, namespace: str) -> int:
-        """Count the templates of a namespace that no pod has used yet."""
+        """Count the templates that Drawbridge created in a namespace and no pod has used yet."""
         return len(self._unused.get(namespace, ()))
 
     def _on_template(
@@ -126,7 +134,7 @@ class WatchedTemplateStore:
         if template is None or not has_owned_name(template.name):
             return
         names = self._unused.setdefault(template.namespace, set())
-        if after is not None and not after.value.is_used:
+        if after is not None and after.value.is_ahead:
             names.add(template.name)
         else:
             names.discard(template.name)

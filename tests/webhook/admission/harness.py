@@ -18,6 +18,7 @@ from drawbridge.dra.resource_quotas import ResourceQuota
 from drawbridge.facts.model import Facts
 from drawbridge.facts.serialized import read_facts
 from drawbridge.finding import Finding
+from drawbridge.names import FIELD_MANAGER
 from drawbridge.translate.pods import TranslationContext, make_context
 from tests.cluster.memory_store import MemoryStore
 from tests.tables import YamlValue
@@ -105,7 +106,10 @@ class MemoryTemplates(WatchedTemplateStore):
     def deliver(self) -> None:
         """Let the watch show what the API server has."""
         for stored in self.stored.values():
-            self.watch.put(stored)
+            managers = [{"manager": FIELD_MANAGER, "operation": "Update"}]
+            self.watch.put(
+                {**stored, "metadata": {**stored["metadata"], "managedFields": managers}}
+            )
 
     def _fail(self, verb: str, value: YamlValue) -> None:
         del verb, value

@@ -148,3 +148,18 @@ def test_templates_without_a_recorded_use_are_counted(tmp_path: Path) -> None:
             assert harness.store.count_unused("other") == 0
 
     asyncio.run(play())
+
+
+def test_a_template_that_somebody_else_applied_takes_no_place_of_admission(tmp_path: Path) -> None:
+    """Such as those in Git, which `drawbridge translate` printed."""
+
+    async def play() -> None:
+        async with run_store(tmp_path) as harness:
+            arrived = asyncio.create_task(wait_for_change(harness))
+            await asyncio.sleep(0)
+            harness.api.put({**OWNED, "metadata": {**OWNED["metadata"], "namespace": "default"}})
+            await arrived
+            assert harness.store.get_cached("default", NAME) is not None
+            assert harness.store.count_unused("default") == 0
+
+    asyncio.run(play())

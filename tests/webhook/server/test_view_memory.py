@@ -9,7 +9,7 @@ import pytest
 from drawbridge.cluster.cache import Cache
 from drawbridge.cluster.store import read_header
 from drawbridge.config.model import Configuration
-from drawbridge.names import USED_ANNOTATION
+from drawbridge.names import FIELD_MANAGER, USED_ANNOTATION
 from webhook.server.cluster_view import WatchedClusterView
 from webhook.server.judge_view import WatchedJudgeView
 from webhook.server.template_store import WatchedTemplateStore
@@ -43,7 +43,9 @@ def named(name: str, namespace: str = "team", **fields: object) -> dict[str, Any
 
 
 def owned(number: int, namespace: str = "team") -> dict[str, Any]:
-    return named(f"drawbridge-{number:032x}", namespace, filler="x" * 50_000)
+    template = named(f"drawbridge-{number:032x}", namespace, filler="x" * 50_000)
+    template["metadata"]["managedFields"] = [{"manager": FIELD_MANAGER, "operation": "Update"}]
+    return template
 
 
 def kept_bytes(cache: Cache[Any]) -> int:
