@@ -36,7 +36,7 @@ from drawbridge.audit.compose import DecisionsByFacts, compose_audit, foresee
 from drawbridge.audit.objects import AuditedNamespace, text_at
 from drawbridge.config.model import Configuration, Scope
 from drawbridge.documents.codes import FILE_UNREADABLE
-from drawbridge.documents.document import Source
+from drawbridge.documents.document import LocatedFinding, Source
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list
 from drawbridge.dra.gates import Gates
@@ -54,6 +54,12 @@ _AT_ONCE: Final = 4
 _DIGITS: Final = 8
 _INVALID: Final = "invalid"
 _DATA: Final = ("json", "yaml")
+_USED: Final = frozenset(
+    {
+        *("clusters", "kubeconfig", "config", "kubernetes_version", "feature_gates"),
+        *("output", "quiet", "debug", "run"),
+    }
+)
 
 
 def add_clusters_option(parser: argparse.ArgumentParser) -> None:
@@ -74,7 +80,11 @@ def names_several(options: argparse.Namespace) -> bool:
 def print_comparison(
     options: argparse.Namespace, streams: Streams
 ) -> tuple[ClusterRow, ...] | None:
-    """Print a row of each cluster, the worst first, and return them; None if there is no folder."""
+    """Print a row of each cluster, the worst first, and return them; None for bad input."""
+    if unused := list(_find_unused(options)):
+        text = f"a comparison of clusters cannot use {', '.join(unused)}"
+        streams.err.write(f"drawbridge: error: {text}\n")
+        return None
     try:
         rows = rank_clusters(_read_rows(options, streams))
     except ClusterReadError as error:
@@ -88,6 +98,16 @@ def print_comparison(
         lines = write_clusters(rows)
         output.write_lines(lines, streams.out)
     return rows
+
+
+def _find_unused(options: argparse.Namespace) -> Iterator[str]:
+    """Yield the options that were given, and that would have no effect."""
+    used = _USED if options.clusters else _USED | {"context"}
+    if options.output not in ("text", *_DATA):
+        yield f"--output {options.output}"
+    for name, value in vars(options).items():
+        if value and name not in used:
+            yield "NAMESPACE" if name == "only" else f"--{name.replace('_', '-')}"
 
 
 def _read_rows(options: argparse.Namespace, streams: Streams) -> Iterable[ClusterRow]:
@@ -104,8 +124,8 @@ def _read_rows(options: argparse.Namespace, streams: Streams) -> Iterable[Cluste
         return [*pool.map(lambda each: _describe(*each), chosen)]
 
 
-def find_dumps(folder: str) -> Iterator[Path]:
-    """Yield the files and subfolders that are dumps, by name; raises ClusterReadError.
+def find_dumps(folder: str) -> list[Path]:
+    """Return the files and subfolders that are dumps, by name; raises ClusterReadError.
 
     What is hidden is none.
     """
@@ -113,9 +133,14 @@ def find_dumps(folder: str) -> Iterator[Path]:
         paths = sorted(Path(folder).iterdir())
     except OSError as error:
         raise ClusterReadError(FILE_UNREADABLE.at("", f"{folder}: {error.strerror}")) from None
-    for path in paths:
-        if not path.name.startswith(".") and (path.is_dir() or path.suffix in SUFFIXES):
-            yield path
+    dumps = [
+        path
+        for path in paths
+        if not path.name.startswith(".") and (path.is_dir() or path.suffix in SUFFIXES)
+    ]
+    if not dumps:
+        raise ClusterReadError(FILE_UNREADABLE.at("", f"{folder}: no dump of a cluster in it"))
+    return dumps
 
 
 def _chosen(options: argparse.Namespace, **changes: object) -> argparse.Namespace:
@@ -133,6 +158,8 @@ def _describe(name: str, options: argparse.Namespace, streams: Streams) -> Clust
 
 def _read_row(name: str, options: argparse.Namespace, streams: Streams) -> ClusterRow:
     effective = read_effective_configuration(options, streams, asks_cluster=not options.cluster)
+    if effective.configuration is None and options.config is not None:
+        return ClusterRow(name, error=_join(effective.findings))
     read = read_audited(options, streams, Scope(), _ignore)
     if read.nodes_missing:
         return ClusterRow(name, error=_find_reason(read))
@@ -144,7 +171,7 @@ def _read_row(name: str, options: argparse.Namespace, streams: Streams) -> Clust
     read = _with_modes(read, configuration)
     gates = choose_gates(options, read.version)
     if not isinstance(gates, Gates):
-        return ClusterRow(name, error="; ".join(each.finding.message for each in gates))
+        return ClusterRow(name, error=_join(gates))
     objects = read.objects
     future = foresee(objects, configuration, gates)
     facts = FactsInput(objects.slices, objects.classes, objects.nodes, objects.networks)
@@ -160,6 +187,10 @@ def _read_row(name: str, options: argparse.Namespace, streams: Streams) -> Clust
     )
     waiting = sum(map(_waits, objects.pods))
     return describe_cluster(name, audit, installed, read.version, waiting)
+
+
+def _join(findings: Iterable[LocatedFinding]) -> str:
+    return "; ".join(each.finding.message for each in findings)
 
 
 def _ignore(text: str) -> None:

@@ -124,3 +124,36 @@ def test_a_folder_that_does_not_exist_is_bad_input(tmp_path: Path) -> None:
     done = command("audit", "--clusters", str(tmp_path / "missing"))
     assert done.code == 2
     assert "missing" in done.err
+
+
+def test_a_folder_without_dumps_is_bad_input(tmp_path: Path) -> None:
+    done = command("audit", "--clusters", str(tmp_path))
+    assert (done.code, done.out) == (2, "")
+    assert "no dump of a cluster in it" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("audit", "team-a"), "NAMESPACE"),
+        (("audit", "--since", "1h"), "--since"),
+        (("audit", "--rehearse"), "--rehearse"),
+        (("audit", "--cluster", "a.yaml"), "--cluster"),
+        (("audit", "--context", "a"), "--context"),
+        (("audit", "-o", "csv"), "--output csv"),
+        (("doctor", "-n", "team-a"), "--namespace"),
+    ],
+)
+def test_what_a_comparison_cannot_do_is_refused(
+    words: tuple[str, ...], named: str, tmp_path: Path
+) -> None:
+    done = command(*words, "--clusters", str(dumps(tmp_path)))
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"drawbridge: error: a comparison of clusters cannot use {named}\n"
+
+
+def test_a_configuration_that_cannot_be_read_is_the_error_of_each_row(tmp_path: Path) -> None:
+    words = ("--clusters", str(dumps(tmp_path)), "--config", str(tmp_path / "none"))
+    done = command("audit", *words, "-o", "json")
+    assert done.code == 2
+    assert all(each["error"] for each in json.loads(done.out)["clusters"])
