@@ -38,6 +38,7 @@ from drawbridge.ledger.ignored_rules import find_ignored_rules
 from drawbridge.ledger.node_fit import ClusterNodes
 from drawbridge.ledger.planned_holds import PlannedHold
 from drawbridge.ledger.pods import FINISHED, Pod, pod_reader
+from drawbridge.translate.legacy.read import as_created, read_hints, read_pod
 from drawbridge.translate.manifests import argo
 from drawbridge.translate.manifests.replicas import PodCount, count_pods
 from drawbridge.translate.manifests.workloads import Place, find_places, map_finding_path
@@ -66,6 +67,7 @@ class PodsToPlace(NamedTuple):
     pods: PodCount
     path: str = ""  # of the template in the workload
     ignored: tuple[str, ...] = ()  # the rules of the pod that are not simulated
+    hints: tuple[str, ...] = ()  # what requests devices of a scheduler that reads annotations
 
 
 class SimulatedCluster(NamedTuple):
@@ -240,7 +242,14 @@ def _pods(details: ObjectDetails, findings: list[LocatedFinding]) -> Iterator[Po
             elif pod.status.phase not in FINISHED and (to_place or _pending(pod)):
                 path = "" if place.is_pod else format_path(place.path)
                 ignored = find_ignored_rules(value)
-                yield PodsToPlace(with_name(pod, number), document.name, count, path, ignored)
+                named = with_name(pod, number)
+                yield PodsToPlace(named, document.name, count, path, ignored, _find_hints(value))
+
+
+def _find_hints(pod: Value) -> tuple[str, ...]:
+    """Return the annotations and labels without which a pod would request no devices."""
+    bare: Value = {**as_mapping(pod), "metadata": {}}
+    return () if read_pod(as_created(bare)).asks else tuple(read_hints(pod))
 
 
 def _running_pods(details: ObjectDetails) -> Iterator[Pod]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Final
 
 from cli.simulation import placements
 from cli.simulation.gangs import place_gangs
@@ -29,6 +30,8 @@ from drawbridge.ledger.unenforced import (
 from drawbridge.solver.deviations import Allocator
 from drawbridge.solver.world import World
 from drawbridge.translate.legacy.read import find_dialects
+
+_TRANSLATE: Final = "Run `drawbridge translate` on the manifest first, or install a device plugin."
 
 
 @dataclass(frozen=True)
@@ -160,6 +163,10 @@ def _report_ignored(pod: PodsToPlace, inputs: SimulationInput) -> Iterator[Findi
     yield from node_fit.extended_resource_findings(
         pod.pod, inputs.cluster, pod.object, _advise_translation
     )
+    if pod.hints:
+        text = f"no scheduler of the simulation reads {join_words(pod.hints, 'and')}"
+        path = pod.path or "spec"
+        yield codes.SERVED_BY_NOBODY.at(path, text, object=pod.object, remedy=_TRANSLATE)
     if pod.ignored:
         text = f"the simulation ignores {join_words(pod.ignored, 'and')}"
         yield codes.RULE_NOT_SIMULATED.at(pod.path or "spec", text, object=pod.object)
@@ -178,6 +185,4 @@ def _place_workload(
 
 def _advise_translation(name: str) -> str | None:
     """Return the remedy for a name that a dialect knows: the manifests are not translated yet."""
-    if not find_dialects(name):
-        return None
-    return "Run `drawbridge translate` on the manifest first, or install a device plugin."
+    return _TRANSLATE if find_dialects(name) else None

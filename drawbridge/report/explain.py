@@ -35,7 +35,7 @@ from drawbridge.report.stuck.found import Stuck
 from drawbridge.translate.changes.patch import restore_original
 from drawbridge.translate.changes.template import generate_name
 from drawbridge.translate.legacy.pod_view import is_device_resource
-from drawbridge.translate.legacy.read import as_created, read_pod
+from drawbridge.translate.legacy.read import read_hints
 from drawbridge.translate.manifests.codes import OPTED_OUT
 from drawbridge.translate.opt_out import LABEL, TEXT, is_opted_out
 
@@ -203,9 +203,7 @@ def _hints(pod: Value, before: Value | None) -> dict[str, str]:
     """Return the annotations and labels that the translation removed, or that request devices."""
     hints: dict[str, str] = {}
     if before is None:
-        requests = read_pod(as_created(pod))
-        fields = requests.source_fields if requests.asks else ()
-        return {f"{e.name}": _text(e.value) for e in fields if e.path[0] == "metadata"}
+        return {key: _text(value) for key, value in read_hints(pod).items()}
     for part in ("annotations", "labels"):
         now = as_mapping(get_value(pod, ("metadata", part)))
         for key, value in as_mapping(get_value(before, ("metadata", part))).items():

@@ -349,6 +349,26 @@ spec: {{containers: [{{name: c, resources: {{limits: {limits}}}}}]}}
     assert err.count("Run `drawbridge translate` on the manifest first") == (not registered)
 
 
+@pytest.mark.parametrize(
+    ("limits", "is_reported"),
+    [("{}", True), ("{nvidia.com/gpu: 1}", False)],
+)
+def test_requests_in_annotations_are_read_by_no_scheduler(
+    limits: str, *, is_reported: bool, run: Run
+) -> None:
+    by_annotation = f"""\
+apiVersion: v1
+kind: Pod
+metadata: {{name: a, annotations: {{gpu-memory: "4000"}}}}
+spec:
+  schedulerName: kai-scheduler
+  containers: [{{name: c, resources: {{limits: {limits}}}}}]
+"""
+    _, _, err = run(by_annotation)
+    assert ("no scheduler of the simulation reads gpu-memory" in err) == is_reported
+    assert "Run `drawbridge translate` on the manifest first" in err
+
+
 def test_an_input_without_nodes_names_what_is_missing(run: Run) -> None:
     code, printed, err = run(pod("a"), cluster="")
     assert (code, nodes(printed)) == (1, [None])

@@ -69,6 +69,13 @@ _ALLOCATING_PROJECTS: Final[Mapping[str, str]] = {
 }
 
 
+def read_hints(pod: Value) -> dict[str, Value]:
+    """Return the annotations and labels of a pod that request devices, or say which."""
+    requests = read_pod(as_created(pod))
+    fields = requests.source_fields if requests.asks else ()
+    return {f"{each.name}": each.value for each in fields if each.path[0] == "metadata"}
+
+
 def as_created(pod: Value) -> Value:
     """Return a pod as it was created: without its status, its node and its allocated devices.
 
