@@ -59,6 +59,15 @@ def _parse_port(word: str) -> int:
     return int(word)
 
 
+class _KeptInput(io.BytesIO):
+    """The standard input, which the page and each audit read from its start."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Read what came, from the start."""
+        self.seek(0)
+        return super().read(size)
+
+
 def run(options: argparse.Namespace, streams: Streams) -> int:
     """Serve the page until a signal ends it."""
     is_live = not options.cluster
@@ -91,8 +100,7 @@ def _serve_files(
     from cli.served_page.snapshots import Snapshots  # noqa: PLC0415
 
     if INPUT in options.cluster:
-        # The audit reads it again.
-        streams = streams._replace(stdin=io.BytesIO(streams.stdin.read()))
+        streams = streams._replace(stdin=_KeptInput(streams.stdin.read()))
     objects = ReadObjects(configuration.scope, options.only)
     findings: list[LocatedFinding] = []
     for value in read_values(options.cluster, streams.stdin, findings):

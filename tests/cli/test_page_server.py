@@ -10,13 +10,16 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientResponse, ClientSession, ClientTimeout
 
-from cli.served_page.server import PageServer
+from cli.served_page import audited
+from cli.served_page import serving as serving_module
+from cli.served_page.server import PageServer, WriteAudit
 from cli.served_page.snapshots import Snapshots
 from drawbridge.report.page.model import ClusterOnPage, NamespaceProgress, PageState
 from drawbridge.report.page.written import WrittenPage, write_page
 from tests.cli.running import command
 
 PAGE = "/{secret}/"
+AUDITED = Path("examples/audit")
 asynchronous = pytest.mark.asyncio
 
 
@@ -294,3 +297,20 @@ def test_a_port_that_is_taken_is_an_error_with_its_option() -> None:
     assert (code, out) == (2, "")
     assert f"127.0.0.1:{port}: Address already in use" in err
     assert "Choose another port with --port" in err
+
+
+def test_the_audit_of_the_standard_input_reads_it_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    audits: list[str] = []
+
+    async def serve(_: Snapshots, write_audit: WriteAudit, *__: object) -> int:
+        audits.extend([await write_audit(), await write_audit()])
+        return 0
+
+    monkeypatch.setattr(serving_module, "serve", serve)
+    monkeypatch.setattr(audited, "KEPT_SECONDS", -1.0)
+    objects = "".join(f"---\n{each.read_text()}" for each in sorted(AUDITED.glob("*.yaml")))
+    assert command("page", "--cluster", "-", stdin=objects)[0] == 0
+    assert audits[0] == audits[1]
+    assert "research" in audits[0]
