@@ -23,6 +23,7 @@ EXCEPTIONS = {
     "spares_drivers": "unnumbered: configurations that end a driver are allocated",
     "shares_hold_device": "unnumbered: a device with former shares is allocated as a whole",
     "overdraft_blocks_shares": "unnumbered: a device gives shares while its counters are overdrawn",
+    "limits_configurations": "unnumbered: an allocation has too many configurations",
 }
 # How far an answer goes: an error for one node is "not this node" with a louder message.
 SAME = {"node": "none"}
