@@ -124,7 +124,8 @@ class DualNodeReconciler:
 
         changes = label_changes(nodes, dual_nodes)
         leaving = {name for name, value in changes.items() if value is None}
-        stopped = {each.node for each in dual_nodes if each.stopped}
+        # Facts can be older: of a node that is gone by now.
+        stopped = {each.node for each in dual_nodes if each.stopped and each.node in versions}
         self._absences.follow(leaving, stopped)
         unlabelled = [each for each in nodes if LABEL not in (each.value.metadata.labels or {})]
         others = [each for each in unlabelled if each.name not in changes]

@@ -36,6 +36,7 @@ class WatchedNodeStatus(msgspec.Struct, frozen=True, rename="camel"):
     """The status fields of a node that facts depend on; heartbeats are left out."""
 
     allocatable: Mapping[str, str | int | float] | None = None
+    capacity: Mapping[str, str | int | float] | None = None
     declared_features: tuple[str, ...] | None = None
 
 

@@ -1,7 +1,9 @@
 """The label of nodes where a plugin and slices have the same devices, and its findings."""
 
 import asyncio
+import itertools
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -12,7 +14,7 @@ from controller.dual_nodes import (
     DualNodeStores,
 )
 from controller.protocols import Gauge, ObjectReference, Unstructured
-from controller.watched_objects import PartialObject, WatchedPod
+from controller.watched_objects import PartialObject, WatchedNode, WatchedPod
 from drawbridge.api_error import ApiError
 from drawbridge.config.model import Configuration
 from drawbridge.config.string_formats import DriverName, ObjectName, ResourceName
@@ -289,6 +291,21 @@ def test_the_label_stays_after_a_restart_of_the_kubelet_until_its_time_is_over(c
     scene.time += ABSENCE_SECONDS
     is_gone = said[-1] == ("0", "0")
     assert scene.reconcile() == {"a": {} if is_gone else {LABEL: "true"}}
+
+
+@every_row("case", LIVES)
+def test_facts_are_gathered_again_when_a_kubelet_says_something_else(case: str) -> None:
+    nodes = (msgspec.convert(_node("a", *amounts), WatchedNode) for amounts in LIVES[case][0])
+    said = [each.fact_fields for each in nodes]
+    assert all(before != after for before, after in itertools.pairwise(said))
+
+
+def test_a_node_that_stopped_before_it_was_deleted_is_ignored() -> None:
+    """Facts hear of it while its run is under way."""
+    scene = Scene()
+    answers = iter([(TWICE[0]._replace(stopped=True),)])
+    scene.reconciler._dual_nodes = lambda: next(answers, ())  # noqa: SLF001
+    assert scene.reconcile() == {}
 
 
 def test_the_label_stays_while_a_driver_publishes_and_for_a_while_after() -> None:
