@@ -368,9 +368,8 @@ def test_a_pod_that_no_scheduler_has_tried_names_its_scheduler() -> None:
 
 
 def test_a_pod_that_opts_out_is_not_translated_by_its_label() -> None:
-    opted_out = pod(LEGACY)
-    opted_out["metadata"]["labels"] = {"drawbridge.dev/translate": "off"}
-    finding = explained(opted_out).findings[0]
+    metadata = {**LEGACY["metadata"], "labels": {"drawbridge.dev/translate": "off"}}
+    finding = explained(pod({**LEGACY, "metadata": metadata})).findings[0]
     assert (finding.code, finding.path) == ("OptedOut", "metadata.labels[drawbridge.dev/translate]")
 
 
