@@ -183,7 +183,8 @@ class _Plugin(enum.Enum):
 
     SERVES = "serves"
     GONE = "gone"
-    UNKNOWN = "unknown"  # it restarts, or there was none
+    STOPS = "stops"  # or restarts: the kubelet keeps its capacity for some minutes
+    UNKNOWN = "unknown"  # there was none
 
 
 class NodesWithoutPlugin:
@@ -224,7 +225,8 @@ class NodesWithoutPlugin:
             name
             for name, (_, plugin) in states.items()
             if name not in self._free
-            and (plugin is _Plugin.GONE or (plugin is _Plugin.UNKNOWN and name in publishing))
+            and plugin is not _Plugin.SERVES
+            and (plugin is _Plugin.GONE or name in publishing)
         )
 
     def note_free(self, node: str) -> None:
@@ -248,11 +250,15 @@ class Absences:
     def is_over(self, node: str, plugin: _Plugin, *, publishes: bool) -> bool:
         """Whether plugin or driver of a node is gone for good; the first call begins the time."""
         now, is_served = self._now(), plugin is _Plugin.SERVES
+        if is_served:
+            self._stopped.discard(node)
+        elif plugin is _Plugin.STOPS:
+            self._stopped.add(node)
         before, since = self._since.get(node, (plugin, now))
         if before is not plugin or (is_served and publishes):
             since = now
         self._since[node] = plugin, since
-        was_seen = plugin is _Plugin.UNKNOWN or (node in self._stopped and not is_served)
+        was_seen = plugin is _Plugin.UNKNOWN or node in self._stopped
         return was_seen or now - since >= ABSENCE_SECONDS
 
 
@@ -261,9 +267,10 @@ def _read_plugin(node: Unstructured, context: TranslationContext) -> _Plugin:
     if _device_names(status.get("allocatable"), context):
         return _Plugin.SERVES
     capacity = status.get("capacity") or {}
-    if _device_names(capacity, context) or not any(_is_served(name, context) for name in capacity):
-        return _Plugin.UNKNOWN
-    return _Plugin.GONE
+    if _device_names(capacity, context):
+        return _Plugin.STOPS
+    is_known = any(_is_served(name, context) for name in capacity)
+    return _Plugin.GONE if is_known else _Plugin.UNKNOWN
 
 
 def describe_held_node(

@@ -293,6 +293,22 @@ def test_the_label_stays_after_a_restart_of_the_kubelet_until_its_time_is_over(c
     assert scene.reconcile() == {"a": {} if is_gone else {LABEL: "true"}}
 
 
+def test_a_plugin_is_seen_to_stop_where_no_driver_publishes_yet() -> None:
+    scene = Scene()
+    scene.dual_nodes, scene.publishing = (), frozenset({"b"})
+    scene.pod("old", "a", NAME)
+    for capacity, phase, label in (
+        ("8", "Running", True),
+        ("0", "Running", True),
+        ("0", "Failed", False),
+    ):
+        node = _node("a", "0", capacity)
+        node["metadata"]["labels"] = {LABEL: "true"}
+        scene.nodes.put(node)
+        scene.pod("old", "a", NAME, phase=phase)
+        assert scene.reconcile() == {"a": {LABEL: "true"} if label else {}}
+
+
 @every_row("case", LIVES)
 def test_facts_are_gathered_again_when_a_kubelet_says_something_else(case: str) -> None:
     nodes = (msgspec.convert(_node("a", *amounts), WatchedNode) for amounts in LIVES[case][0])
