@@ -126,13 +126,15 @@ class DualNodeReconciler:
         leaving = {name for name, value in changes.items() if value is None}
         # Facts can be older: of a node that is gone by now.
         stopped = {each.node for each in dual_nodes if each.stopped and each.node in versions}
-        self._absences.follow(leaving, stopped)
         unlabelled = [each for each in nodes if LABEL not in (each.value.metadata.labels or {})]
         others = [each for each in unlabelled if each.name not in changes]
+        unknown = self._without_plugin.find(others, self._publishing(), context)
+        gone, stops = map(self._without_plugin.list_nodes, (_Plugin.GONE, _Plugin.STOPS))
+        # A node can get its label when the kubelet has forgotten the plugin that stopped.
+        self._absences.follow(leaving | gone, stopped | stops)
         work = {name: partial(self._write_label, versions[name], name, "true") for name in changes}
         work |= {name: partial(remove_label, name) for name in leaving | (stopped - changes.keys())}
-        for name in self._without_plugin.find(others, self._publishing(), context):
-            work[name] = partial(look, name)
+        work |= {name: partial(look, name) for name in unknown}
         try:
             await self._failed_last.process_each(work, lambda item: item[1]())
         finally:
@@ -228,6 +230,10 @@ class NodesWithoutPlugin:
             and plugin is not _Plugin.SERVES
             and (plugin is _Plugin.GONE or name in publishing)
         )
+
+    def list_nodes(self, plugin: _Plugin) -> set[str]:
+        """Return the nodes that say this of their plugin."""
+        return {name for name, (_, said) in self._states.items() if said is plugin}
 
     def note_free(self, node: str) -> None:
         """Note that no pod of a node has devices of a plugin."""

@@ -293,20 +293,18 @@ def test_the_label_stays_after_a_restart_of_the_kubelet_until_its_time_is_over(c
     assert scene.reconcile() == {"a": {} if is_gone else {LABEL: "true"}}
 
 
-def test_a_plugin_is_seen_to_stop_where_no_driver_publishes_yet() -> None:
-    scene = Scene()
+@pytest.mark.parametrize("before", [{}, {LABEL: "true"}])
+def test_a_plugin_is_seen_to_stop_where_no_driver_publishes_yet(before: dict[str, str]) -> None:
+    """A pod outlives the plugin, and the label goes with the pod."""
+    scene, labels = Scene(), before
     scene.dual_nodes, scene.publishing = (), frozenset({"b"})
-    scene.pod("old", "a", NAME)
-    for capacity, phase, label in (
-        ("8", "Running", True),
-        ("0", "Running", True),
-        ("0", "Failed", False),
-    ):
+    for capacity, phase in (("8", "Running"), ("0", "Running"), ("0", "Failed")):
         node = _node("a", "0", capacity)
-        node["metadata"]["labels"] = {LABEL: "true"}
+        node["metadata"]["labels"] = labels
         scene.nodes.put(node)
         scene.pod("old", "a", NAME, phase=phase)
-        assert scene.reconcile() == {"a": {LABEL: "true"} if label else {}}
+        before, labels = labels, scene.reconcile()["a"]
+    assert (before, labels) == ({LABEL: "true"}, {})
 
 
 @every_row("case", LIVES)
