@@ -249,7 +249,7 @@ class Absences:
         self._stopped: set[str] = set()
 
     def follow(self, leaving: Collection[str], stopped: Collection[str]) -> None:
-        """Forget all nodes but these: those that lose the label, and those whose plugin stops."""
+        """Forget all nodes but those that can lose the label, and those whose plugin stops."""
         self._since = {name: each for name, each in self._since.items() if name in leaving}
         self._stopped = {*stopped, *self._stopped.intersection(leaving)}
 
@@ -295,7 +295,7 @@ def describe_held_node(
     ):
         return _describe_holders(name, holders, plugin_serves=bool(served))
     if served:
-        return None  # without slices, no translated pod can get devices of the node
+        return None  # the driver is away, perhaps for a moment
     if returning := _device_names(status.get("capacity"), context):
         # A plugin that restarts keeps its capacity for some minutes.
         message = (

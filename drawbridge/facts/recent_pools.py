@@ -12,8 +12,9 @@ from drawbridge.dra.generations import current_parts, is_complete
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.slices import Slice
 
-# A withdrawn pool counts so long, and an hour if its driver publishes nothing else for the node.
-SECONDS: Final = 300.0
+# So long, a driver that restarts or publishes a pool again can take.
+RESTART_SECONDS: Final = 300.0
+# A driver that publishes nothing for a node for longer is not only restarting.
 MAX_ABSENCE_SECONDS: Final = 3600.0
 # Withdrawn pools of one node, the last ones: a node may publish any number of them in turn.
 MAX_WITHDRAWN: Final = 8
@@ -77,7 +78,7 @@ class RecentPools:
         absent = [each for each in self._complete.items() if each[0] not in published]
         for key, before in sorted(absent, key=lambda each: -each[1].seen):
             is_away = key.node and (key.pool.driver, key.node) not in active
-            is_recent = now - before.seen < (MAX_ABSENCE_SECONDS if is_away else SECONDS)
+            is_recent = now - before.seen < (MAX_ABSENCE_SECONDS if is_away else RESTART_SECONDS)
             count = of_node.get(key.node, 0)
             if is_recent and count < MAX_WITHDRAWN and (not key.node or key.node in nodes):
                 of_node[key.node] = count + 1

@@ -6,7 +6,7 @@ from drawbridge.dra.slices import Slice
 from drawbridge.facts.recent_pools import (
     MAX_ABSENCE_SECONDS,
     MAX_WITHDRAWN,
-    SECONDS,
+    RESTART_SECONDS,
     RecentPools,
 )
 from tests.facts import clusters
@@ -39,8 +39,8 @@ CHANGES = {
     "one slice is withdrawn": ([part("s1")], 0.0, [("s1", 1), ("s2", 1)]),
     "a driver restarts": ([], MAX_ABSENCE_SECONDS - 1, [("s1", 1), ("s2", 1)]),
     "a driver is gone": ([], MAX_ABSENCE_SECONDS, []),
-    "another pool": ([OTHER], SECONDS - 1, [("s1", 1), ("s2", 1), ("x", 1)]),
-    "another pool instead": ([OTHER], SECONDS, [("x", 1)]),
+    "another pool": ([OTHER], RESTART_SECONDS - 1, [("s1", 1), ("s2", 1), ("x", 1)]),
+    "another pool instead": ([OTHER], RESTART_SECONDS, [("x", 1)]),
     "another node says so": (
         [*WHOLE, part("forged", 9, node_name="b")],
         0.0,

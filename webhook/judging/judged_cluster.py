@@ -22,6 +22,7 @@ from drawbridge.dra.nodes import Node
 from drawbridge.dra.resource_quotas import ResourceQuota
 from drawbridge.dra.slices import Slice
 from drawbridge.facts.families import known_families
+from drawbridge.facts.recent_pools import RESTART_SECONDS
 from drawbridge.judge.context import JudgeCaches, JudgeContext, ObjectLookups, build_context
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.planner import Planner, PlannerObject
@@ -31,8 +32,6 @@ from drawbridge.solver.deviations import Allocator
 from webhook.judging.withdrawn_devices import WithdrawnDevices
 
 T = TypeVar("T")
-# A driver that restarts has published its devices again by then.
-SETTLE_SECONDS: Final = 300.0
 
 
 class NamespaceLabels(msgspec.Struct, frozen=True):
@@ -96,7 +95,7 @@ class JudgedCluster:
     def __init__(
         self,
         settings: JudgeSettings = DEFAULT_SETTINGS,
-        settle_seconds: float = SETTLE_SECONDS,
+        settle_seconds: float = RESTART_SECONDS,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._claims: dict[tuple[str, str], Claim] = {}

@@ -13,10 +13,9 @@ from msgspec.structs import replace
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.device import Device
 from drawbridge.dra.slices import Slice
+from drawbridge.facts.recent_pools import MAX_ABSENCE_SECONDS
 
 MAX_SLICES: Final = 256
-# A driver that publishes nothing for a node for longer is not only restarting.
-MAX_ABSENCE_SECONDS: Final = 3600.0
 
 
 class RecentlyWithdrawn(NamedTuple):

@@ -26,13 +26,13 @@ from drawbridge.dra.gates import DEFAULTS
 from drawbridge.dra.nodes import Node, node_reader
 from drawbridge.dra.resource_quotas import ResourceQuota, quota_reader
 from drawbridge.dra.slices import Slice, find_slice_writer, slice_reader
+from drawbridge.facts.recent_pools import RESTART_SECONDS
 from drawbridge.ledger.reduced_claim import reduce_claim
 from drawbridge.memory_shares import MemoryShares, find_limit_writer
 from drawbridge.process.object_cache import watch_objects
 from drawbridge.process.watched_facts import WatchedFacts
 from webhook.judging.handler import JudgeView
 from webhook.judging.judged_cluster import (
-    SETTLE_SECONDS,
     JudgeSettings,
     NamespaceLabels,
     ObjectChange,
@@ -51,7 +51,7 @@ class WatchedJudgeView:
         session: Session,
         namespace: str,
         configuration: Callable[[], Configuration],
-        settle_seconds: float = SETTLE_SECONDS,
+        settle_seconds: float = RESTART_SECONDS,
         memory_limit: int | None = None,
     ) -> None:
         shares = MemoryShares(memory_limit)
