@@ -190,10 +190,15 @@ ANNOTATED = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, annotations: {%s: %s
         '[{"op": "move", "path": "/spec", "from": "/metadata"}]',
         '[{"op": "remove", "path": "/spec/nothing"}]',
         '[{"op": "test", "path": "/spec/a", "value": 1}]',
+        '[{"op": "replace", "path": "/kind", "value": "ClusterRoleBinding"}]',
+        '[{"op": "add", "path": "/metadata/namespace", "value": "kube-system"}]',
+        '[{"op": "add", "path": "/spec/serviceAccountName", "value": "admin"}]',
+        '[{"op": "add", "path": "/spec/containers", "value": [{"name": "theirs"}]}]',
+        '[{"op": "remove", "path": "/metadata"}]',
         "[" * 100_000,
         json.dumps([{"op": "add", "path": f"/spec/{n}", "value": n} for n in range(9_000)]),
     ],
-    ids=range(10),
+    ids=range(15),
 )
 def test_an_annotation_that_does_not_fit_is_an_error_and_the_object_stays(text: str) -> None:
     manifest = ANNOTATED % ("drawbridge.dev/original", json.dumps(text))

@@ -35,12 +35,12 @@ def test_every_shape_is_translated_or_refused_by_name(name: str) -> None:
 
 
 def test_many_changes_of_a_long_list_are_undone() -> None:
-    step = {"op": "add", "path": "/spec/containers/0/args/0", "value": "x"}
-    main = {"name": "main", "args": ["a"] * 20_000}
+    step = {"op": "add", "path": "/spec/containers/0/env/0", "value": "x"}
+    main = {"name": "main", "env": ["a"] * 20_000}
     text = json.dumps([step] * 4_000, separators=(",", ":"))
     value = pod({"containers": [main]}, {"drawbridge.dev/original": text})
     restored: YamlValue = restore_original(value)
-    assert len(restored["spec"]["containers"][0]["args"]) == 24_000
+    assert len(restored["spec"]["containers"][0]["env"]) == 24_000
 
 
 def test_a_pod_of_many_containers_is_translated() -> None:

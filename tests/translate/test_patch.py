@@ -108,14 +108,15 @@ def test_without_edits_there_is_no_annotation() -> None:
 
 @every_row("keys", [*itertools.permutations(["image", "name", "tty"])])
 def test_an_item_is_tested_with_its_name_at_each_step(keys: tuple[str, ...]) -> None:
-    patch = Patch(POD)
+    pod: dict[str, Any] = {"metadata": {}, "spec": {"schedulingGates": [{"name": "gate"}]}}
+    patch = Patch(pod)
     for key in keys:
-        patch.put(("spec", "containers", 0, key), "new")
+        patch.put(("spec", "schedulingGates", 0, key), "new")
     patch.add_undo()
     way = json.loads(patch.pod["metadata"]["annotations"][ORIGINAL_ANNOTATION])  # type: ignore[index,call-overload]
-    assert way[3] == {"op": "test", "path": "/spec/containers/0/name", "value": "new"}
-    assert jsonpatch.apply_patch(patch.pod, way) == POD
-    assert restore_original(patch.pod) == POD
+    assert way[3] == {"op": "test", "path": "/spec/schedulingGates/0/name", "value": "new"}
+    assert jsonpatch.apply_patch(patch.pod, way) == pod
+    assert restore_original(patch.pod) == pod
 
 
 def test_undo_of_a_second_translation_also_undoes_the_first() -> None:
@@ -160,7 +161,7 @@ def test_a_forged_undo_patch_does_no_harm(text: str) -> None:
 
 
 def test_a_lone_surrogate_in_a_pod_can_be_encoded() -> None:
-    written = '[{"op":"add","path":"/x","value":"\\ud800"}]'
+    written = '[{"op":"add","path":"/metadata/labels","value":{"a":"\\ud800"}}]'
     patch = Patch(
         {"metadata": {"annotations": {ORIGINAL_ANNOTATION: written}}, "spec": {"name": "é"}}
     )
@@ -174,7 +175,7 @@ def test_a_lone_surrogate_in_a_pod_can_be_encoded() -> None:
 
 def test_an_invalid_undo_patch_is_replaced() -> None:
     patch = Patch({"metadata": {"annotations": {ORIGINAL_ANNOTATION: "nonsense"}}, "spec": {}})
-    patch.put(("spec", "a"), 1)
+    patch.put(("spec", "schedulerName"), "a")
     patch.add_undo()
     assert restore_original(patch.pod) == {"metadata": {"annotations": {}}, "spec": {}}
 
@@ -191,7 +192,7 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
     max_leaves=8,
 )
-PATHS = st.lists(KEYS, min_size=2, max_size=4).map(tuple)
+PATHS = st.lists(KEYS, min_size=2, max_size=4).map(lambda keys: ("spec", "affinity", *keys))
 STEPS = st.lists(st.tuples(st.sampled_from(["put", "append", "remove"]), PATHS, VALUES), max_size=6)
 
 
@@ -199,6 +200,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(["put", "append", "remove"]), PATHS, 
 def test_any_edits_can_be_undone_and_written_as_a_json_patch(
     pod: dict[str, Any], steps: list[tuple[str, Any, Any]]
 ) -> None:
+    pod = {"spec": {"affinity": pod}}
     patch = Patch(pod)
     for what, path, value in steps:
         # What is in the way stays, and the edit is refused whole.

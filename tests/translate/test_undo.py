@@ -21,6 +21,7 @@ from drawbridge.translate.pods import TranslationContext, make_context, translat
 from tests.tables import YamlValue, every_row, load_cases
 from tests.thorough import drawn
 from tests.translate.injected_webhooks import INJECTED, injected, theirs, without_theirs
+from tests.translate.test_dialects import CASES, build_pod, load_configuration
 from tests.translate.test_pods import PODS
 from tests.translate.test_properties import CLUSTERS, asked
 
@@ -54,6 +55,14 @@ def test_the_table_of_undo_patches(case: YamlValue) -> None:
         assert as_a_tool(after) == pod
     else:
         assert as_a_tool(after) == (None if "fails" in case else expected)
+
+
+@every_row("case", CASES)
+def test_each_translated_request_of_the_tables_can_be_undone(case: YamlValue) -> None:
+    pod = build_pod(case)
+    done = translate(pod, make_context(load_configuration(case)))
+    if done.edits:
+        assert restore_original(apply_edits(pod, done.edits)) == pod
 
 
 def once(pod: YamlValue) -> bool:
@@ -116,7 +125,12 @@ STEPS = st.lists(
         {
             "op": st.sampled_from(["add", "remove", "replace", "test"]),
             "path": st.sampled_from(
-                ["/", "/a", "/a/0", "/a/1/name", "/a/-", "/a/0/b", "/a/01", "/b", "/b/c", "x/y"]
+                [
+                    *["/", "/kind", "/metadata", "/spec", "/spec/containers/0", "x/y"],
+                    *["/spec/tolerations", "/spec/tolerations/0", "/spec/tolerations/1/name"],
+                    *["/spec/tolerations/-", "/spec/tolerations/0/b", "/spec/tolerations/01"],
+                    *["/spec/affinity", "/spec/affinity/c"],
+                ]
             ),
             "value": st.sampled_from([None, {}, [], "x", {"name": "x"}, [{"name": "y"}]]),
         },
@@ -127,8 +141,8 @@ STEPS = st.lists(
 
 # What an earlier way back put back where something was again, a later one finds there.
 AGAIN: YamlValue = [
-    {"op": "replace", "path": "/b/c", "value": {"name": "x"}},
-    {"op": "add", "path": "/b", "value": {"name": "x"}},
+    {"op": "replace", "path": "/spec/affinity/c", "value": {"name": "x"}},
+    {"op": "add", "path": "/spec/affinity", "value": {"name": "x"}},
 ]
 
 
@@ -137,14 +151,15 @@ AGAIN: YamlValue = [
 @every(STEPS, st.sampled_from([[], [{"name": "x"}, {"name": "y", "b": []}], {"0": 1}, None]))
 def test_a_forged_undo_patch_gives_a_pod_or_none(written: YamlValue, held: YamlValue) -> None:
     pod: YamlValue = {
-        "a": held,
-        "b": {"c": 1},
+        "kind": "Pod",
+        "spec": {"tolerations": held, "affinity": {"c": 1}, "containers": [{"name": "main"}]},
         "metadata": {"annotations": {ORIGINAL_ANNOTATION: json.dumps(written)}},
     }
     before = copy.deepcopy(pod)
-    restore_original(pod)
+    back: YamlValue = restore_original(pod)
+    assert back is None or (back["kind"], back["spec"]["containers"]) == ("Pod", [{"name": "main"}])
     patch = Patch(pod)
-    patch.put(("spec", "x"), 1)
+    patch.put(("spec", "schedulerName"), "x")
     patch.add_undo()
     assert pod == before
     assert parse_undo(get_value(patch.pod, ("metadata", "annotations", ORIGINAL_ANNOTATION)))
@@ -152,14 +167,17 @@ def test_a_forged_undo_patch_gives_a_pod_or_none(written: YamlValue, held: YamlV
 
 
 def test_values_merged_by_an_earlier_undo_are_merged_once() -> None:
-    written = [{"op": "add", "path": "/b/c", "value": each} for each in ([1], [2])]
+    written = [{"op": "add", "path": "/spec/affinity/c", "value": each} for each in ([1], [2])]
     patch = Patch(
-        {"b": {}, "metadata": {"annotations": {ORIGINAL_ANNOTATION: json.dumps(written)}}}
+        {
+            "spec": {"affinity": {}},
+            "metadata": {"annotations": {ORIGINAL_ANNOTATION: json.dumps(written)}},
+        }
     )
-    patch.put(("spec", "x"), 1)
+    patch.put(("spec", "schedulerName"), "x")
     patch.add_undo()
     back: YamlValue = restore_original(patch.pod)
-    assert back["b"] == {"c": [2, 1]}
+    assert back["spec"]["affinity"] == {"c": [2, 1]}
 
 
 @every_row(
@@ -182,12 +200,12 @@ def test_an_invalid_undo_patch_is_not_parsed(text: str) -> None:
 
 
 def test_a_moved_item_is_found_in_a_long_list() -> None:
-    pod: YamlValue = {"spec": {"a": [{"name": f"{i}"} for i in range(100_000)]}}
+    pod: YamlValue = {"spec": {"tolerations": [{"name": f"{i}"} for i in range(100_000)]}}
     steps = [
-        UndoStep("test", ("spec", "a", "0", "name"), "9999"),
-        UndoStep("remove", ("spec", "a", "0")),
+        UndoStep("test", ("spec", "tolerations", "0", "name"), "9999"),
+        UndoStep("remove", ("spec", "tolerations", "0")),
     ]
-    assert apply_undo(pod, steps)[1][1] == UndoStep("remove", ("spec", "a", 9999))
+    assert apply_undo(pod, steps)[1][1] == UndoStep("remove", ("spec", "tolerations", 9999))
 
 
 def test_each_undo_patch_that_fits_in_the_annotation_can_be_read() -> None:

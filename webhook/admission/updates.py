@@ -18,6 +18,7 @@ from drawbridge.dra.quantity import valid_quantity
 from drawbridge.finding import Finding
 from drawbridge.names import ORIGINAL_ANNOTATION, POD_ANNOTATIONS
 from drawbridge.translate.changes.patch import restore_original
+from drawbridge.translate.changes.undo import CONTAINER_FIELDS, CONTAINER_LISTS, SPEC_FIELDS
 from drawbridge.translate.legacy.pod_view import format_value, is_device_resource
 from drawbridge.translate.legacy.read import read_pod
 
@@ -29,12 +30,7 @@ class _Absent:
 ABSENT: Final = _Absent()
 OptionalValue = Value | _Absent
 
-_CONTAINER_LISTS: Final = ("initContainers", "containers")
-_CONTAINER_FIELDS: Final = ("resources", "env")
 _AMOUNT_PARTS: Final = ("limits", "requests")
-# Node selectors and affinity are separate: other clients may narrow them while a pod is gated.
-_SPEC_FIELDS: Final = ("resourceClaims", "tolerations", "schedulerName", "runtimeClassName")
-_PLACEMENT_FIELDS: Final = ("nodeSelector", "affinity")
 _TERM_FIELDS: Final = frozenset({"matchExpressions", "matchFields"})
 
 
@@ -69,7 +65,7 @@ def _as_stored(pod: Value) -> Value:
     """Return a pod with amounts as the API server writes them: a manifest can have 1 or 3000."""
     if not isinstance(pod, dict) or not isinstance(spec := pod.get("spec"), dict):
         return pod
-    lists = {part: spec[part] for part in _CONTAINER_LISTS if isinstance(spec.get(part), list)}
+    lists = {part: spec[part] for part in CONTAINER_LISTS if isinstance(spec.get(part), list)}
     stored = {part: [_store_amounts(each) for each in as_list(lists[part])] for part in lists}
     return {**pod, "spec": {**spec, **stored}}
 
@@ -214,18 +210,16 @@ def _edit_spec(
     old: Value, original: Value, new: Value, names: Mapping[Path, tuple[str, ...]]
 ) -> Iterator[Edit]:
     specs = [as_mapping(get_value(pod, ("spec",))) for pod in (old, original, new)]
-    for name in _SPEC_FIELDS:
+    for name in SPEC_FIELDS:
         parts = (each.get(name, ABSENT) for each in specs)
-        yield from _set_value(new, ("spec", name), merge(*parts))
-    for name in _PLACEMENT_FIELDS:
-        parts = (each.get(name, ABSENT) for each in specs)
-        if any(path[:2] == ("spec", name) for path in names) or name == "affinity":
+        # Other clients may narrow the node selector while a pod is gated.
+        if any(path[:2] == ("spec", name) for path in names) or name != "nodeSelector":
             yield from _set_value(new, ("spec", name), merge(*parts))
 
 
 def _edit_containers(old: Value, original: Value, new: Value) -> Iterator[Edit]:
     for path, *containers in _match_containers(old, original, new):
-        for name in _CONTAINER_FIELDS:
+        for name in CONTAINER_FIELDS:
             parts = (each.get(name, ABSENT) for each in containers)
             yield from _set_value(new, (*path, name), merge(*parts))
 
@@ -235,7 +229,7 @@ _MatchedContainers = tuple[Path, Mapping[str, Value], Mapping[str, Value], Mappi
 
 def _match_containers(old: Value, original: Value, new: Value) -> Iterator[_MatchedContainers]:
     """Yield the containers that both the pod and the update have, matched by name."""
-    for part in _CONTAINER_LISTS:
+    for part in CONTAINER_LISTS:
         by_name, original_by_name = (
             {
                 str(as_mapping(container).get("name")): as_mapping(container)

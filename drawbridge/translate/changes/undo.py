@@ -4,7 +4,8 @@ Other webhooks may insert containers and claims later, so that indices change. A
 or of the whole item, precedes every step that depends on an index. Other tools fail at this test if
 the item moved; this module finds the item again. A `test` of the content precedes the removal of a
 list or object that the translation created. If it has other content, that content stays. Any user
-can write an undo patch, so parsing is strict and the work is limited.
+can write an undo patch, so parsing is strict, the work is limited, and only fields change that
+translations change: whoever creates the original pod can have other rights than its writer.
 """
 
 import json
@@ -20,6 +21,19 @@ MAX_LENGTH: Final = 256 * 1024
 # A step that a translation writes takes more than 32 characters, also in the short form.
 _MAX_STEPS: Final = MAX_LENGTH // 32
 _MAX_DEPTH: Final = 32
+
+# What translations change in a pod.
+_METADATA_FIELDS: Final = ("annotations", "labels", "finalizers")
+SPEC_FIELDS: Final = (
+    "resourceClaims",
+    "tolerations",
+    "schedulerName",
+    "schedulingGates",
+    "nodeSelector",
+    "affinity",
+)
+CONTAINER_LISTS: Final = ("initContainers", "containers")
+CONTAINER_FIELDS: Final = ("resources", "env")
 
 
 Op = Literal["add", "remove", "replace", "test"]
@@ -284,6 +298,10 @@ class _UndoRun:
         path = self._indices.get_path(step.path)
         held = get_value(self.pod, path[:-1])
         value = step.value
+        # Of a template without metadata, the translation creates it.
+        created = path == ("metadata",) and not value and not get_value(self.pod, path)
+        if not created and not _is_translated(path):
+            raise EditError(f"{format_path(path)} is no field that translations change")
         if op == "add" and isinstance(held, list):
             path = (*path[:-1], self._insert_index(step.path, path[-1]))
         elif op == "add" and isinstance(held, dict):
@@ -307,6 +325,18 @@ class _UndoRun:
         if index is not None or before is None:
             return number if index is None else index
         return before + 1
+
+
+def _is_translated(path: Path) -> bool:
+    """Whether translations change the field at a path, or a part of it."""
+    match path:
+        case ("metadata", field, *_):
+            return field in _METADATA_FIELDS
+        case ("spec", listed, _, field, *_) if listed in CONTAINER_LISTS:
+            return field in CONTAINER_FIELDS
+        case ("spec", field, *_):
+            return field in SPEC_FIELDS
+    return False
 
 
 def _merge(theirs: Value, ours: Value) -> Value:

@@ -1,7 +1,7 @@
 """Undoes the translation of an object of any kind: of all its pod templates, or of none.
 
-Uses the annotation with the original requests. Anybody can write it, so its result is only the
-manifest that the caller sees, and the work for it is limited.
+Uses the annotation with the original requests. Anybody can write it, and the caller can create the
+result with more rights, so it changes only fields that translations change. The work is limited.
 """
 
 from collections.abc import Iterator
