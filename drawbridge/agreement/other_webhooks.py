@@ -93,6 +93,18 @@ PROJECTS: Final[tuple[KnownProject, ...]] = (
         must_run_first=True,
     ),
     _project(
+        "YuniKorn",
+        r"yunikorn",
+        "sets its scheduler, which runs no pods with claims, for all pods that it processes",
+        "Add translated namespaces to admissionController.filtering.bypassNamespaces of YuniKorn.",
+    ),
+    _project(
+        "Slurm bridge",
+        r"slurm-?bridge|slinky",
+        "sets its scheduler and denies pods with claims, in the namespaces that it manages",
+        "Do not list translated namespaces in admission.managedNamespaces of Slurm bridge.",
+    ),
+    _project(
         "InstaSlice",
         r"instaslice",
         "adds scheduling gates to pods that request MIG resources until a slice exists",

@@ -3,10 +3,14 @@
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from drawbridge.documents.paths import Path, format_path, get_value
 from drawbridge.documents.values import Value, as_mapping
 from drawbridge.dra.decode_errors import describe_value
-from drawbridge.finding import Finding
+from drawbridge.finding import Finding, Severity
+from drawbridge.names import TRANSLATE_LABEL
+from drawbridge.translate.changes.scheduler import NEVER_RUNS_CLAIMS, SCHEDULER
 from drawbridge.translate.decisions.codes import (
     PLACE_TAKEN,
     POD_BOUND,
@@ -15,6 +19,7 @@ from drawbridge.translate.decisions.codes import (
 )
 from drawbridge.translate.legacy.asks import Ask
 from drawbridge.translate.legacy.pod_view import annotation_path
+from drawbridge.translate.returned_requests import list_own_claims
 
 _OBJECT: Final = (dict, type(None))
 _LIST: Final = (list, type(None))
@@ -25,6 +30,24 @@ _WITHOUT_CLAIMS: Final = {
     "slurm-bridge-scheduler": "denies pods with claims",
     "yunikorn": "allocates no claims",
 }
+_NEVER_RUNS: Final = (*_WITHOUT_CLAIMS, *NEVER_RUNS_CLAIMS)
+_LATE_REMEDY: Final = (
+    "Exclude these pods from the webhook that sets the scheduler, make it run before "
+    f'pods.drawbridge.dev, or set label {TRANSLATE_LABEL}: "off" on the pods.'
+)
+
+
+def check_late_scheduler(pod: Value) -> tuple[Finding, ...]:
+    """Refuse a translated pod to which a later webhook gave a scheduler that never runs it."""
+    name = get_value(pod, SCHEDULER)
+    if name not in _NEVER_RUNS or not list_own_claims(pod) or get_value(pod, ("spec", "nodeName")):
+        return ()
+    message = (
+        f"{name} does not run pods with claims, and the pod has claims of a translation already, "
+        "so it would never run"
+    )
+    late = SCHEDULER_WITHOUT_CLAIMS.at(format_path(SCHEDULER), message, remedy=_LATE_REMEDY)
+    return (replace(late, severity=Severity.ERROR),)
 
 
 def check_changeable(pod: Value) -> tuple[Finding, ...]:

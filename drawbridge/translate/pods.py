@@ -19,7 +19,11 @@ from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding, Severity, Trait, find_names
 from drawbridge.names import FACTS_ANNOTATION, PLACEMENT_LABEL
 from drawbridge.translate import essence
-from drawbridge.translate.changeable import check_changeable, report_wrong_types
+from drawbridge.translate.changeable import (
+    check_changeable,
+    check_late_scheduler,
+    report_wrong_types,
+)
 from drawbridge.translate.changes import codes as change_codes
 from drawbridge.translate.changes import (
     dual_nodes,
@@ -236,6 +240,8 @@ def _report_missing_scheduler(translation: Translation) -> Translation:
 
 def _translate_rest(given: PodInput, context: TranslationContext) -> Translation:
     """Translate a pod without the requests that other webhooks put back after a translation."""
+    if late := check_late_scheduler(given.pod):
+        return Translation(findings=late)
     rest = remove_returned_requests(given, context.configuration, context.facts)
     if _has_error(rest.findings):
         return Translation(findings=rest.findings)

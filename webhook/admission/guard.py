@@ -47,9 +47,9 @@ def judge_pod(
 
     `decision` is what the current configuration and facts do with the pod.
     """
-    errors = (each for each in decision.findings if each.severity is Severity.ERROR)
-    reported = apply_policies([_describe(decision)], context.configuration.findings)
-    findings = (*reported, *errors)
+    findings = tuple(each for each in decision.findings if each.severity is Severity.ERROR)
+    if not findings:
+        findings = tuple(apply_policies([_describe(decision)], context.configuration.findings))
     if recent.is_complete and _is_sent(guarded, recent) and _is_always_handled(guarded, recent):
         return findings
     return tuple(msgspec.structs.replace(each, severity=Severity.WARNING) for each in findings)
@@ -64,8 +64,7 @@ def _describe(decision: PodDecision) -> Finding:
     elif decision.removed.annotations:
         path, what = "metadata.annotations", f"annotation {decision.removed.annotations[0]}"
     else:
-        errors = [each for each in decision.findings if each.severity is Severity.ERROR]
-        path, what = (errors[0].path if errors else "spec"), "a device request"
+        path, what = "spec", "a device request"
     message = (
         f"{what} was added by a webhook that ran after pods.drawbridge.dev, so the pod was not "
         "translated"

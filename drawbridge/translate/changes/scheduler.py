@@ -30,6 +30,7 @@ _WITH_CLAIMS: Final = ("volcano", "kai-scheduler", "runai-scheduler")
 DEFAULT: Final = "default-scheduler"
 OURS: Final = SCHEDULER_NAME
 _UNSUPPORTED: Final = "tensor-fusion-scheduler"
+NEVER_RUNS_CLAIMS: Final = (*_WITHOUT_CLAIMS, _UNSUPPORTED)
 # Jobs that set the scheduler of their pods: the path to the job, and the default scheduler.
 _JOBS: Final = {
     ("batch.volcano.sh", "Job"): ((), "volcano"),

@@ -181,6 +181,16 @@ async def test_a_translated_pod_that_gets_another_request_is_denied() -> None:
     assert "container late" in response.status["message"]
 
 
+async def test_a_translated_pod_that_gets_a_scheduler_without_claims_is_denied_for_that() -> None:
+    harness = build_harness(recent())
+    translated = (await harness.pod(LEGACY)).after
+    translated["spec"]["schedulerName"] = "yunikorn"
+    response = await harness.guarded_pod(translated)
+    assert not response.allowed
+    assert response.status["message"].startswith("SchedulerWithoutClaims")
+    assert "RequestsAddedLate" not in response.status["message"]
+
+
 async def test_a_pod_that_is_not_in_scope_is_allowed() -> None:
     harness = build_harness(recent())
     harness.cluster.namespaces["plain"] = {}

@@ -151,3 +151,46 @@ async def test_a_pod_without_claims_is_translated_whatever_its_annotation_says()
     copied = pod({GPU: "2"})
     copied["metadata"]["annotations"] = translated["metadata"]["annotations"]
     assert (await harness.pod(copied)).after["spec"] == translated["spec"]
+
+
+BRIDGE = {"placement": "bridge", "ownedPools": [{"driver": "gpu.nvidia.com", "nodeSelector": {}}]}
+
+
+@pytest.mark.parametrize("settings", [{}, BRIDGE], ids=["native", "bridge"])
+@pytest.mark.parametrize("amount", ["", "2"], ids=["no request", "a request put back"])
+@pytest.mark.parametrize(
+    ("scheduler", "allowed"),
+    [
+        ("yunikorn", False),
+        ("slurm-bridge-scheduler", False),
+        ("koord-scheduler", False),
+        ("tensor-fusion-scheduler", False),
+        ("volcano", True),
+        ("my-scheduler", True),
+    ],
+)
+@pytest.mark.asyncio
+async def test_a_translated_pod_is_denied_a_later_scheduler_that_never_runs_claims(
+    settings: YamlValue, amount: str, scheduler: str, *, allowed: bool
+) -> None:
+    harness = AdmissionHarness()
+    harness.configure(settings, {**FACTS, "scheduler": True})
+    changed = (await harness.pod(pod({GPU: "2"}))).after
+    assert (await harness.pod(changed)).allowed
+    changed["spec"]["schedulerName"] = scheduler
+    if amount:
+        changed["spec"]["containers"][0]["resources"]["limits"] = {GPU: amount}
+    reviewed = await harness.pod(changed)
+    assert reviewed.allowed is allowed
+    if not allowed:
+        message = reviewed.status["message"]
+        assert message.startswith("SchedulerWithoutClaims: spec.schedulerName")
+        assert 'set label drawbridge.dev/translate: "off" on the pods' in message
+
+
+@pytest.mark.asyncio
+async def test_a_bound_pod_keeps_its_claims_whatever_its_scheduler() -> None:
+    harness = build_harness({}, [], [])
+    changed = (await harness.pod(pod({GPU: "2"}))).after
+    changed["spec"].update(schedulerName="yunikorn", nodeName="node-1")
+    assert (await harness.pod(changed)).allowed
