@@ -17,7 +17,7 @@ from drawbridge.documents.values import Value, as_mapping, equal_json
 from drawbridge.dra.device_quotas import DeviceQuota
 from drawbridge.finding import Finding
 from drawbridge.process.review import AdmissionRequest, Malformed, decode_object
-from drawbridge.translate.changes.queues import find_queue_of_pods
+from drawbridge.translate.manifests.job_queues import find_queue_of_pods
 from drawbridge.translate.manifests.workloads import Place, find_places, map_path
 from drawbridge.translate.pods import TranslationContext
 from webhook.admission import limit_ranges, pods

@@ -35,28 +35,6 @@ KUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 _OF_JOB: Final = "kueue.x-k8s.io/podset"
 _PARENT: Final = "kueue.x-k8s.io/pod-suspending-parent"
 _CHARGED_PARENTS: Final = ("statefulset", "leaderworkerset.x-k8s.io/leaderworkerset")
-# Kueue charges these as a whole, by their pod templates: before admission translates their pods.
-_CHARGED_WHOLE: Final = frozenset(
-    {
-        "AppWrapper",
-        "CronJob",
-        "JAXJob",
-        "Job",
-        "JobSet",
-        "LeaderWorkerSet",
-        "MPIJob",
-        "PaddleJob",
-        "PyTorchJob",
-        "RayCluster",
-        "RayJob",
-        "RayService",
-        "SparkApplication",
-        "StatefulSet",
-        "TFJob",
-        "TrainJob",
-        "XGBoostJob",
-    }
-)
 DEFAULT_QUEUE: Final = "default"
 _OTHERS: Final = {
     "labels": ("kai.scheduler/queue", "runai/queue"),
@@ -95,12 +73,6 @@ def find_kueue_queue(value: Value, default_queue: str = "") -> str:
     queue = labels.get(KUEUE_LABEL)
     is_label = isinstance(queue, str) and 0 < len(queue) <= _MAX_LABEL
     return f"{queue}" if is_label else default_queue
-
-
-def find_queue_of_pods(owner: Value, default_queue: str = "") -> str:
-    """Return the queue that charges the pods of an object one by one, after their translation."""
-    is_whole = f"{as_mapping(owner).get('kind')}" in _CHARGED_WHOLE
-    return "" if is_whole else find_kueue_queue(owner, default_queue)
 
 
 def find_default_queues(objects: Iterable[Value]) -> dict[str, str]:

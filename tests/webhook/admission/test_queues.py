@@ -51,7 +51,7 @@ def owner(kind: str, api_version: str = "apps/v1", **labels: str) -> YamlValue:
         "apiVersion": api_version,
         "kind": kind,
         "metadata": {"name": "o", "namespace": "team", "labels": labels},
-        "spec": {"template": {"spec": SPEC}},
+        "spec": {"template": {"spec": SPEC}, "tasks": [{"template": {"spec": SPEC}}]},
     }
 
 
@@ -98,8 +98,10 @@ async def test_answers_follow_a_new_default_queue() -> None:
         (owner("ReplicaSet"), True),
         (owner("StatefulSet"), False),
         (owner("Job", "batch/v1"), False),
+        (owner("StatefulSet", "apps.kruise.io/v1beta1"), True),
+        (owner("Job", "batch.volcano.sh/v1alpha1"), True),
     ],
-    ids=lambda value: value["kind"] if isinstance(value, dict) else "",
+    ids=lambda value: f"{value['apiVersion']} {value['kind']}" if isinstance(value, dict) else "",
 )
 async def test_the_default_queue_charges_jobs_before_their_pods_exist(
     object_: YamlValue, *, expected: bool
