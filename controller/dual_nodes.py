@@ -30,10 +30,11 @@ from drawbridge.agreement.dual_nodes import describe_dual_nodes
 from drawbridge.agreement.operation_codes import DUAL_NODES_HELD
 from drawbridge.api_error import ApiError
 from drawbridge.dra.families import allocates_by
+from drawbridge.dra.nodes import Node, node_reader
 from drawbridge.facts.families import known_families
 from drawbridge.facts.served_names import DualNode
 from drawbridge.finding import Finding
-from drawbridge.ledger.plugin_holders import find_held_names
+from drawbridge.ledger.plugin_holders import find_held_names, find_held_on
 from drawbridge.ledger.pods import Pod, pod_reader
 from drawbridge.names import DUAL_LABEL as LABEL
 from drawbridge.translate.pods import TranslationContext
@@ -116,7 +117,8 @@ class DualNodeReconciler:
 
         async def look(name: str) -> None:
             # Without its plugin, no further pod gets devices of it.
-            if held := await self._find_holders(name, context):
+            value, pods = self._read_node(name), await self._list_holders(name)
+            if held := describe_outlived_plugin(name, value, pods, context):
                 findings.add(held)
                 await self._write_label(versions[name], name, "true")
             else:
@@ -161,8 +163,7 @@ class DualNodeReconciler:
 
     async def _find_blocker(self, node: str, context: TranslationContext) -> Finding | None:
         """Return a finding if the label has to stay on a node that is no longer dual."""
-        cached = self._nodes.get(node)
-        value = msgspec.json.decode(cached.raw) if cached else {}
+        value = self._read_node(node)
         plugin, publishes = _read_plugin(value, context), node in self._publishing()
         # The time runs while pods hold devices.
         is_over = self._absences.is_over(node, plugin, publishes=publishes)
@@ -171,13 +172,16 @@ class DualNodeReconciler:
 
     async def _list_holders(self, node: str) -> list[Unstructured]:
         """Return the pods of a node that may hold devices of any plugin."""
-        pods = self._stores.pods.iterate(fields=f"spec.nodeName={node}")
-        return [each async for each in pods if find_holders((each,), bool)]
+        pods, value = (
+            self._stores.pods.iterate(fields=f"spec.nodeName={node}"),
+            self._read_node(node),
+        )
+        return [each async for each in pods if find_holders((each,), value, bool)]
 
-    async def _find_holders(self, node: str, context: TranslationContext) -> Finding | None:
-        pods = await self._list_holders(node)
-        holders = find_holders(pods, lambda name: _is_served(name, context))
-        return _describe_holders(node, holders, plugin_serves=False) if holders else None
+    def _read_node(self, name: str) -> Unstructured:
+        cached = self._nodes.get(name)
+        value: Unstructured = msgspec.json.decode(cached.raw) if cached else {}
+        return value
 
 
 class _Plugin(enum.Enum):
@@ -291,7 +295,7 @@ def describe_held_node(
     allocatable = status.get("allocatable") or {}
     served = _device_names(allocatable, context)
     if holders := find_holders(
-        pods, lambda name: _is_served(name, context) or not _is_available(allocatable, name)
+        pods, node, lambda name: _is_served(name, context) or not _is_available(allocatable, name)
     ):
         return _describe_holders(name, holders, plugin_serves=bool(served))
     if served:
@@ -323,18 +327,19 @@ def describe_outlived_plugin(
     """Return a finding if pods of a node without a plugin hold devices that a plugin gave them."""
     if _device_names(_status(node).get("allocatable"), context):
         return None
-    holders = find_holders(pods, lambda name: _is_served(name, context))
+    holders = find_holders(pods, node, lambda name: _is_served(name, context))
     return _describe_holders(name, holders, plugin_serves=False) if holders else None
 
 
 def find_holders(
-    pods: Iterable[Unstructured], counts: Callable[[str], bool]
+    pods: Iterable[Unstructured], of_node: Unstructured, counts: Callable[[str], bool]
 ) -> list[frozenset[str]]:
-    """Return the names that count for which each of these pods may hold devices of a plugin."""
-    reader, holders = pod_reader(), []
+    """Return the names that count for which each pod of a node may hold devices of a plugin."""
+    node, reader, holders = node_reader().read(of_node), pod_reader(), []
     for value in pods:
-        pod = reader.read(value)
-        held = find_held_names(pod) if isinstance(pod, Pod) else frozenset[str]()
+        pod, held = reader.read(value), frozenset[str]()
+        if isinstance(pod, Pod):
+            held = find_held_on(node, pod) if isinstance(node, Node) else find_held_names(pod)
         if names := frozenset(filter(counts, held)):
             holders.append(names)
     return holders
@@ -346,11 +351,11 @@ def _describe_holders(node: str, holders: list[frozenset[str]], *, plugin_serves
         "the ResourceSlices of node {} are" if plugin_serves else "the device plugin on node {} is"
     )
     held = ", ".join(sorted(frozenset[str]().union(*holders)))
-    pods_hold = "1 pod still holds" if len(holders) == 1 else f"{len(holders)} pods still hold"
+    holding = "1 pod" if len(holders) == 1 else f"{len(holders)} pods"
     return DUAL_NODES_HELD.at(
         "status.allocatable",
-        f"{gone.format(node)} gone, but {pods_hold} devices that the device plugin allocated for "
-        f"{held}; translated pods keep off the node",
+        f"{gone.format(node)} gone, but {holding} may still hold devices that the device plugin "
+        f"allocated for {held}; translated pods keep off the node",
     )
 
 

@@ -19,7 +19,7 @@ from drawbridge.ledger.node_resources import (
     held_amounts,
     requested_amounts,
 )
-from drawbridge.ledger.plugin_holders import find_held_names
+from drawbridge.ledger.plugin_holders import find_held_names, select_holdable
 from drawbridge.ledger.pods import ContainerResources, Pod
 
 # Pods with the same requests share one object.
@@ -58,6 +58,8 @@ class PodsOnNodes:
         self._nodes = nodes
         # The sum of each amount; of a resource that a device plugin gave, the number of pods.
         self._totals: dict[str, Counter[str]] = {}
+        # How many of the pods that hold such resources were created at each time.
+        self._created: dict[str, Counter[str]] = {}
         self._changed: set[str] = set()
 
     def apply(self, before: Pod | None, after: Pod | None) -> Collection[str]:
@@ -65,15 +67,10 @@ class PodsOnNodes:
         had, has = _on_node(before), _on_node(after)
         if had == has:
             return ()
-        names = {node: self.names_on(node) for node, _ in (had, has) if node}
-        for (node, amounts), sign in ((had, -1), (has, 1)):
-            total = self._totals.setdefault(node, Counter())
-            for name, amount in amounts.items():
-                total[name] += sign * amount
-                if not total[name]:
-                    del total[name]
-            if not total:
-                del self._totals[node]
+        names = {node: self.names_on(node) for node, *_ in (had, has) if node}
+        for (node, amounts, created), sign in ((had, -1), (has, 1)):
+            _add(self._totals, node, amounts, sign)
+            _add(self._created, node, created, sign)
         self._changed.update(names)
         return [node for node, held in names.items() if self.names_on(node) != held]
 
@@ -91,8 +88,10 @@ class PodsOnNodes:
         }
 
     def names_on(self, node: str) -> Collection[str]:
-        """Return the resources of device plugins that pods hold on a node."""
-        return self._totals.get(node, {}).keys() - {CPU, MEMORY}
+        """Return the resources of device plugins that pods can hold on a node."""
+        of_node = self._nodes().get(node)
+        names, oldest = self._totals.get(node, {}).keys() - {CPU, MEMORY}, self._created.get(node)
+        return select_holdable(names, min(oldest), of_node) if oldest and of_node else names
 
     def take_changed(self) -> frozenset[str]:
         """Return the nodes that have changed since the last call."""
@@ -100,9 +99,22 @@ class PodsOnNodes:
         return frozenset(changed)
 
 
-def _on_node(pod: Pod | None) -> tuple[str, Mapping[str, int]]:
+def _add(sums: dict[str, Counter[str]], node: str, amounts: Mapping[str, int], sign: int) -> None:
+    """Add amounts to the sums of a node, or subtract them; sums of 0 are not kept."""
+    total = sums.setdefault(node, Counter())
+    for name, amount in amounts.items():
+        total[name] += sign * amount
+        if not total[name]:
+            del total[name]
+    if not total:
+        del sums[node]
+
+
+def _on_node(pod: Pod | None) -> tuple[str, Mapping[str, int], Mapping[str, int]]:
     if pod is None or not pod.is_running:
-        return ("", {})
+        return ("", {}, {})
     amounts = requested_amounts(pod)
     own = {name: amounts[name] for name in (CPU, MEMORY) if amounts.get(name)}
-    return (pod.spec.node_name, own | dict.fromkeys(find_held_names(pod), 1))
+    names = find_held_names(pod)
+    created = {pod.metadata.creation_timestamp or "": 1} if names else {}
+    return (pod.spec.node_name, own | dict.fromkeys(names, 1), created)

@@ -130,7 +130,7 @@ def find_pod_allocators(
             objects.slices,
             objects.nodes,
             facts.classes,
-            find_held_on_nodes(running),
+            find_held_on_nodes(running, objects.nodes),
         ),
         fenced=frozenset(
             node.name

@@ -10,7 +10,7 @@ from drawbridge.dra.counted import count_noun, list_some
 from drawbridge.dra.families import allocates_by
 from drawbridge.facts.families import known_families
 from drawbridge.facts.served_names import advertised_resources
-from drawbridge.ledger.plugin_holders import find_held_names
+from drawbridge.ledger.plugin_holders import find_held_on
 from drawbridge.ledger.pods import Pod, pod_reader
 
 _MAX_NAMES: Final = 10
@@ -32,7 +32,7 @@ def note_outlived(objects: AuditedObjects, configuration: Configuration) -> Iter
             continue
         names = {
             name
-            for name in find_held_names(pod) - advertised_resources(node).keys()
+            for name in find_held_on(node, pod) - advertised_resources(node).keys()
             if name in extended
             or any(
                 driver in families and allocates_by(families[driver], name)

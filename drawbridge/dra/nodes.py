@@ -33,6 +33,7 @@ class Node(msgspec.Struct, frozen=True, gc=False):
     `hold` is the annotation that says for which pod its devices are held, `settled_fence` the one
     that says which fence has settled. `kubelet` is the version of its kubelet. `stopped` are the
     extended resources with a capacity of which nothing is allocatable: their plugin may return.
+    `created` is the time at which the kubelet registered the node.
     """
 
     name: str
@@ -49,6 +50,12 @@ class Node(msgspec.Struct, frozen=True, gc=False):
     settled_fence: str = ""
     uid: str = ""
     stopped: tuple[str, ...] = ()
+    created: str = ""
+
+    @property
+    def named(self) -> frozenset[str]:
+        """The resources that the kubelet names, also those of which the node has 0."""
+        return frozenset(self.allocatable).union(self.stopped)
 
 
 class _Spec(msgspec.Struct, frozen=True):
@@ -76,6 +83,7 @@ class _Status(msgspec.Struct, frozen=True, rename="camel"):
 
 class _Metadata(Metadata, frozen=True):
     uid: str = ""
+    created: str | None = msgspec.field(default=None, name="creationTimestamp")
 
 
 class _Node(Object, frozen=True, rename="camel"):
@@ -106,6 +114,7 @@ def _convert(wire: _Node) -> Node:
         wire.metadata.annotations.get(SETTLED_ANNOTATION, ""),
         wire.metadata.uid,
         tuple(sorted(_extended(status.capacity) - _extended(status.allocatable))),
+        wire.metadata.created or "",
     )
 
 

@@ -4,16 +4,21 @@ A container keeps the devices of a plugin until it ends, also after the plugin i
 not say which devices these are: each device of the driver that publishes them can be one. To leave
 as many devices free as are held would keep the number right and still give a held device away. So
 all devices of such a driver on the node stay with the plugin until the last of these pods ends.
+
+Anybody can create a pod with `spec.nodeName`, and the kubelet starts it without the devices if the
+node does not name their resource. The kubelet names it while a plugin serves it, and with 0 later,
+until the Node is deleted: one that was registered again does not name what older pods hold.
 """
 
 from collections.abc import Iterable, Mapping
 
+from drawbridge.dra.nodes import Node
 from drawbridge.ledger.extended_resources import is_extended, requested_names
 from drawbridge.ledger.pods import Pod
 
 
 def find_held_names(pod: Pod) -> frozenset[str]:
-    """Return the extended resources for which a pod can hold devices of plugins on its node.
+    """Return the extended resources for which a pod can hold devices of plugins on some node.
 
     For names in its status the scheduler created a claim, so no plugin allocated a device. A pod
     without containers is one that a cache shortened: its own resources have the names.
@@ -25,10 +30,21 @@ def find_held_names(pod: Pod) -> frozenset[str]:
     return frozenset((*requested_names(pod), *filter(is_extended, kept))) - claimed
 
 
-def find_held_on_nodes(pods: Iterable[Pod]) -> Mapping[str, frozenset[str]]:
+def select_holdable(names: Iterable[str], created: str, node: Node) -> frozenset[str]:
+    """Return the names of which pods created at this time, or later, can hold devices of a node."""
+    return frozenset(names).intersection(node.named if created > node.created else names)
+
+
+def find_held_on(node: Node, pod: Pod) -> frozenset[str]:
+    """Return the extended resources for which a pod can hold devices of plugins on its node."""
+    return select_holdable(find_held_names(pod), pod.metadata.creation_timestamp or "", node)
+
+
+def find_held_on_nodes(pods: Iterable[Pod], nodes: Iterable[Node]) -> Mapping[str, frozenset[str]]:
     """Return the names that pods hold, by node."""
+    by_name = {node.name: node for node in nodes}
     held: dict[str, frozenset[str]] = {}
     for pod in pods:
-        if names := find_held_names(pod):
-            held[pod.spec.node_name] = held.get(pod.spec.node_name, frozenset()) | names
+        if (node := by_name.get(pod.spec.node_name)) and (names := find_held_on(node, pod)):
+            held[node.name] = held.get(node.name, frozenset()) | names
     return held

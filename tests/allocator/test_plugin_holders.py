@@ -22,14 +22,14 @@ from drawbridge.facts.model import ClassFacts, Facts
 from drawbridge.ledger.node_resources import held_amounts
 from drawbridge.ledger.pods import Pod
 from tests.agreement.fence_parts import NAMESPACE, installed
-from tests.ledger.test_plugin_holders import GPU, MAPPED, pod
+from tests.ledger.test_plugin_holders import EARLY, GPU, LAST, LATE, MAPPED, pod
 
-DRIVER = "gpu.nvidia.com"
+DRIVER, OTHER_GPU = "gpu.nvidia.com", "example.com/gpu"
 SLICE = Slice("s", DRIVER, "n", 1, 1, node_name="n")
-WITH_PLUGIN = Node("n", allocatable={GPU: parse("8")})
+WITH_PLUGIN = Node("n", allocatable={GPU: parse("8"), OTHER_GPU: parse("1")}, created=EARLY)
 ENTRY = OwnedPool(DriverName(DRIVER), LabelSelector(), unfenced=True)  # type: ignore[arg-type]
 CONFIGURATION = Configuration(placement=Placement.BRIDGE, owned_pools=(ENTRY,))
-FACTS = Facts(classes=(ClassFacts("gpu", extended="example.com/gpu", drivers=(DRIVER,)),))
+FACTS = Facts(classes=(ClassFacts("gpu", extended=OTHER_GPU, drivers=(DRIVER,)),))
 
 
 class Caches:
@@ -115,8 +115,8 @@ def _stored(value: Node | Slice | Pod) -> CachedObject[Any]:
     return CachedObject("default", _name(value), _name(value), "1", b"", kept)
 
 
-OLD, OTHER = pod("old"), pod("other", limits={"example.com/gpu": 1})
-GONE = replace(WITH_PLUGIN, allocatable={GPU: parse("0")})
+OLD, OTHER = pod("old", created=LATE), pod("other", limits={OTHER_GPU: 1}, created=LATE)
+GONE = replace(WITH_PLUGIN, allocatable=dict.fromkeys(WITH_PLUGIN.allocatable, parse("0")))
 # Each change, and what it makes true of the plugin, the slices and the two pods.
 CHANGES: dict[str, tuple[type, str, Node | Slice | Pod | None]] = {
     "the plugin goes": (Node, "n", GONE),
@@ -149,20 +149,24 @@ FREE = {
     "a claim of the scheduler": pod("old", extendedResourceClaimStatus=MAPPED),
     "another node": pod("old", "m"),
     "no node": pod("old", ""),
+    "a node that never had the plugin": pod("old", created=LATE),
 }
 
 
 @pytest.mark.asyncio
 async def test_a_pod_that_holds_no_device_of_the_pool_keeps_nothing() -> None:
     for case, given in FREE.items():
-        assert Caches(Node("n"), SLICE, given).offers, case
+        assert Caches(Node("n", created=EARLY), SLICE, given).offers, case
 
 
 @pytest.mark.asyncio
-async def test_a_removed_name_of_a_plugin_does_not_free_its_devices() -> None:
-    caches = Caches(WITH_PLUGIN, SLICE, OLD)
-    caches.change(Node, "n", Node("n"))
+async def test_a_node_that_is_registered_again_frees_no_device_of_its_plugin() -> None:
+    caches = Caches(WITH_PLUGIN, SLICE, OLD, pod("new", created="2026-01-01T00:00:03Z"))
+    caches.change(Node, "n", None)
+    caches.change(Node, "n", Node("n", created=LAST))
     assert not caches.offers
+    caches.change(Pod, "old", None)
+    assert caches.offers
 
 
 def test_the_last_of_several_pods_frees_the_names_that_it_alone_holds() -> None:

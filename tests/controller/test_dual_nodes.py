@@ -60,11 +60,13 @@ class Scene:
             now=lambda: self.time,
         )
 
-    def pod(self, name: str, node: str, resource: str, **status: object) -> None:
+    def pod(
+        self, name: str, node: str, resource: str, created: str | None = None, **status: object
+    ) -> None:
         """Add a pod on a node."""
         containers = [{"name": "main", "resources": {"limits": {resource: "1"}}}]
         spec = {"nodeName": node, "containers": containers}
-        metadata = {"name": name, "namespace": "x"}
+        metadata = {"name": name, "namespace": "x", "creationTimestamp": created}
         self.pods.put({"metadata": metadata, "spec": spec, "status": status})
 
     def reconcile(self) -> dict[str, dict[str, str]]:
@@ -200,6 +202,21 @@ def test_a_label_stays_while_a_pod_may_hold_a_device_of_the_plugin(
         assert scene.reporter.codes == ["DualNodesHeld"]
         scene.pods.remove("old", "x")
         assert scene.reconcile() == {"a": {}}
+
+
+@pytest.mark.parametrize("before", [{}, {LABEL: "true"}])
+@pytest.mark.parametrize(("registered", "has_label"), [(1, False), (3, True)])
+def test_a_pod_of_a_node_that_never_had_a_plugin_decides_no_label(
+    before: dict[str, str], registered: int, *, has_label: bool
+) -> None:
+    """Any tenant can create one with a node; a node that is registered again can have had one."""
+    scene = Scene()
+    scene.dual_nodes = ()
+    created = {"creationTimestamp": f"2026-01-01T00:00:0{registered}Z"}
+    scene.nodes.put({"metadata": {"name": "a", "labels": before, **created}})
+    scene.pod("p", "a", NAME, "2026-01-01T00:00:02Z", phase="Running")
+    assert scene.reconcile() == {"a": {LABEL: "true"} if has_label else {}}
+    assert scene.reporter.codes == (["DualNodesHeld"] if has_label else [])
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,14 @@
 
 from typing import Any
 
-from drawbridge.ledger.plugin_holders import find_held_names, find_held_on_nodes
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.quantity import parse
+from drawbridge.ledger.plugin_holders import find_held_names, find_held_on, find_held_on_nodes
 from drawbridge.ledger.pods import Pod, pod_reader
 from tests.tables import every_row
 
 GPU = "nvidia.com/gpu"
+EARLY, LATE, LAST = (f"2026-01-01T00:00:0{second}Z" for second in range(3))
 MAPPED = {"requestMappings": [{"resourceName": GPU, "containerName": "main"}]}
 
 
@@ -15,8 +18,9 @@ def pod(name: str = "p", node: str = "n", **more: Any) -> Pod:  # noqa: ANN401  
     limits, init = more.pop("limits", {GPU: "1"}), more.pop("init", {})
     spec: dict[str, Any] = {"containers": [{"name": "main", "resources": {"limits": limits}}]}
     spec |= {"nodeName": node, "initContainers": [{"name": "i", "resources": {"limits": init}}]}
+    metadata = {"name": name, "creationTimestamp": more.pop("created", EARLY)}
     status = {"phase": "Running", **more}
-    read = pod_reader().read({"metadata": {"name": name}, "spec": spec, "status": status})
+    read = pod_reader().read({"metadata": metadata, "spec": spec, "status": status})
     assert isinstance(read, Pod)
     return read
 
@@ -48,4 +52,22 @@ def test_a_pod_holds_what_a_plugin_gave_it_until_it_ends(case: str) -> None:
 
 def test_the_names_of_all_pods_of_a_node_are_held() -> None:
     pods = (pod(), pod("q", limits={"amd.com/gpu": 2}), pod("r", "m", phase="Failed"))
-    assert find_held_on_nodes(pods) == {"n": {GPU, "amd.com/gpu"}}
+    assert find_held_on_nodes(pods, [Node("n", created=EARLY)]) == {"n": {GPU, "amd.com/gpu"}}
+
+
+# What a node says, when it was registered, when a pod was created, and whether it can hold a GPU.
+NODES = {
+    "a plugin serves": (Node("n", allocatable={GPU: parse("8")}, created=EARLY), LATE, True),
+    "a plugin stops": (Node("n", stopped=(GPU,), created=EARLY), LATE, True),
+    "a plugin is gone": (Node("n", allocatable={GPU: parse("0")}, created=EARLY), LATE, True),
+    "there was no plugin": (Node("n", created=EARLY), LATE, False),
+    "another name": (Node("n", allocatable={"a/b": parse("1")}, created=EARLY), LATE, False),
+    "the node is registered again": (Node("n", created=LATE), EARLY, True),
+    "in the same second": (Node("n", created=EARLY), EARLY, True),
+}
+
+
+@every_row("case", NODES)
+def test_a_pod_holds_only_what_its_node_names_or_can_have_named(case: str) -> None:
+    node, created, holds = NODES[case]
+    assert find_held_on(node, pod(created=created)) == ({GPU} if holds else set())
