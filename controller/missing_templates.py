@@ -11,6 +11,7 @@ import contextlib
 import math
 import pickle
 import time
+import traceback
 from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
@@ -82,6 +83,7 @@ _EVENTS: Final = {
 
 
 _PODS_PER_STEP: Final = 200
+_MAX_ERROR: Final = 200  # characters; a tenant may write what it quotes
 # The time of a pod in a namespace whose pods take long. An ordinary one takes less.
 LEAST_SECONDS: Final = 0.005
 # A tenant determines the size of a pod and what restoring it costs.
@@ -321,6 +323,9 @@ class MissingTemplateReconciler:
             return None
         except ForkEndedError as limit:
             return (describe_unfinished(pod.value, missing, f"{limit}"),)
+        except Exception as error:  # noqa: BLE001  # a pod with a trap must not fail the run
+            *_, last = "".join(traceback.format_exception_only(error)).strip().splitlines()
+            return (describe_unfinished(pod.value, missing, last[:_MAX_ERROR]),)
         if not rebuilt:
             return (describe_unknown(pod.value, missing),)
         problems = [await self._create(one, pod.namespace) for one in rebuilt]

@@ -185,13 +185,13 @@ async def _back_off(
     if isinstance(error, ApiError) and error.retry_after is not None:
         await clock.sleep(max(pause, error.retry_after))
         return
-    if isinstance(error, ApiError) and _answered(error):
-        # One rejected object must not delay the others, so a wake-up ends the pause.
-        await clock.sleep(min(pause, max(schedule.min_interval, schedule.first_retry)))
-        await clock.wait_for(wake_up, pause)
-    else:
+    if _affects_all_requests(error):
         # A wake-up does not make the API server available again.
         await clock.sleep(pause)
+    else:
+        # One object that fails must not delay the others, so a wake-up ends the pause.
+        await clock.sleep(min(pause, max(schedule.min_interval, schedule.first_retry)))
+        await clock.wait_for(wake_up, pause)
 
 
 _: type[Clock] = EventLoopClock

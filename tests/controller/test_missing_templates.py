@@ -139,6 +139,10 @@ FORGERIES = {
     '{"limits":{"nvidia.com/gpu":"8"}}}]}},{"op":"remove","path":"/metadata/annotations"}]',
     "not-json": "{",
     "elsewhere": '[{"op":"add","path":"/spec/containers/7/name","value":"x"}]',
+    # What fits as a whole, and leaves no annotation for the part of a first translation.
+    "in-parts": '[{"op":"remove","path":"/metadata/annotations"},{"op":"add","path":'
+    '"/metadata/annotations","value":{}},{"op":"add","path":'
+    '"/metadata/annotations/drawbridge.dev~1original","value":"x"}]',
 }
 
 
@@ -404,6 +408,29 @@ def test_a_pod_that_reaches_a_limit_is_reported_and_the_next_one_has_its_turn(
     (finding,) = scene.reporter.findings
     assert finding.code == "TemplateNotReproduced"
     assert "gives no result" in finding.message
+
+
+@pytest.mark.parametrize("brief", [None, CutAlways()])
+def test_a_pod_that_cannot_be_restored_is_reported_and_the_run_succeeds(
+    monkeypatch: pytest.MonkeyPatch, brief: Brief | None
+) -> None:
+    hostile, other = translated()[0], translated(name="other")[0]
+    rebuild = missing_templates.rebuild_templates
+
+    def fail(raw: bytes, *args: Any, **options: Any) -> Any:  # noqa: ANN401
+        if b'"other"' not in raw:
+            raise KeyError("a bug" * 1000)
+        return rebuild(raw, *args, **options)
+
+    monkeypatch.setattr(missing_templates, "rebuild_templates", fail)
+    scene = Scene(brief=brief) if brief else Scene()
+    scene.put(hostile)
+    scene.put(other)
+    assert len(scene.reconcile()) == 1
+    (finding,) = scene.reporter.findings
+    assert finding.code == "TemplateNotReproduced"
+    assert "again gives KeyError: 'a bug" in finding.message
+    assert len(finding.message) < 500
 
 
 @pytest.mark.parametrize(

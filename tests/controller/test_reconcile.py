@@ -133,9 +133,10 @@ def test_failures_are_reported_and_retried_with_exponential_back_off() -> None:
     assert reports[4:] == ["scripted: done", "scripted: no route"]
 
 
-def test_a_wake_up_ends_the_back_off_after_a_permanent_error() -> None:
+@every_row(("error",), [(ApiError(403, "Forbidden", "exceeded quota"),), (KeyError("a bug"),)])
+def test_a_wake_up_ends_the_back_off_after_a_permanent_error(error: Exception) -> None:
     def refused() -> None:
-        raise ApiError(403, "Forbidden", "exceeded quota")
+        raise error
 
     waits, _ = run_script(lambda: ScriptedReconciler(refused, refused, refused), woken=True)
     # A wake-up is ignored only for the minimum interval.

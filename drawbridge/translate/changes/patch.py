@@ -362,11 +362,11 @@ def list_inputs(pod: Value) -> Iterator[Value]:
     for undone, kept in ((steps, ()), *second):
         try:
             given = apply_undo(pod, undone)[0] if undone else None
+            if kept:
+                undo = [make_operation(op, to_pointer(at), value) for op, at, value in kept]
+                given = apply_edits(given, [Edit("replace", path, _encode(undo))])
         except EditError:
             continue
-        if kept:
-            undo = [make_operation(op, to_pointer(at), value) for op, at, value in kept]
-            given = apply_edits(given, [Edit("replace", path, _encode(undo))])
         if given is not None:
             yield given
 

@@ -99,6 +99,20 @@ async def test_no_undo_patch_takes_a_pod_out_of_a_limit(op: str, paths: list[str
     assert response.status["message"].startswith("LimitRangeExceeded")
 
 
+@pytest.mark.asyncio
+async def test_no_undo_patch_that_fits_only_as_a_whole_stops_a_translation() -> None:
+    original = f"/metadata/annotations/{ORIGINAL_ANNOTATION.replace('/', '~1')}"
+    forged = [
+        {"op": "remove", "path": "/metadata/annotations"},
+        {"op": "add", "path": "/metadata/annotations", "value": {}},
+        {"op": "add", "path": original, "value": "x"},
+    ]
+    asked = pod({GPU: "2"})
+    asked["metadata"]["annotations"] = {ORIGINAL_ANNOTATION: msgspec.json.encode(forged).decode()}
+    response = await build_harness({}, [], []).pod(asked)
+    assert (response.allowed, bool(response.patch)) == (True, True)
+
+
 def strip_claims(changed: YamlValue) -> None:
     """As a webhook does whose types of a pod are older than claims."""
     del changed["spec"]["resourceClaims"], changed["spec"]["containers"][0]["resources"]["claims"]
