@@ -45,9 +45,9 @@ _LARGEST: Final = 65_536
 
 
 class _Pods(NamedTuple):
-    """Alike pods of one minute since 1970 that were seen, with the names of their templates."""
+    """Alike pods of one day since 1970 that were seen, with the names of their templates."""
 
-    minute: int
+    day: int
     namespace: str
     owner: str
     templates: tuple[str, ...]
@@ -72,9 +72,9 @@ class ChangeCounter:
         self._pods = pods
         self._templates = templates
         self._books: dict[int, ChangeBook] = {}
-        # Pods that are not in the books yet, and their number.
-        self._seen: dict[_Pods, int] = {}
-        self._of_namespace = Counter[str]()
+        # Pods that are not in the books yet, and their number by the minute since 1970.
+        self._seen: dict[_Pods, Counter[int]] = {}
+        self._of_namespace = Counter[tuple[int, str]]()  # by day and namespace
         self._described: BoundedCache[tuple[str, str], _Description] = BoundedCache(_MOST_DESCRIBED)
 
     @property
@@ -120,10 +120,14 @@ class ChangeCounter:
 
     async def settle(self, until: int) -> None:
         """Count the pods of minutes that have ended then, with what their templates ask for."""
-        for pods in [each for each in self._seen if (each.minute + 1) * _MINUTE <= until]:
-            number, through = self._seen.pop(pods), (pods.minute + 1) * _MINUTE - 1
-            self._of_namespace[pods.namespace] -= 1
-            if (book := self._open_book(pods.minute * _MINUTE // DAY)) is not None:
+        for pods, minutes in [*self._seen.items()]:
+            ended = [minute for minute in minutes if (minute + 1) * _MINUTE <= until]
+            number = sum(map(minutes.pop, ended))
+            if not minutes:
+                del self._seen[pods]
+                self._of_namespace[pods[:2]] -= 1
+            if ended and (book := self._open_book(pods.day)) is not None:
+                through = (max(ended) + 1) * _MINUTE - 1
                 texts = [self._describe(name, pods.namespace) for name in pods.templates]
                 claims = ", ".join(text for text in texts if text is not None)
                 if claims:
@@ -142,12 +146,12 @@ class ChangeCounter:
     def _note(self, pod: HangingPod) -> None:
         created, namespace = _created(pod), pod.key[0]
         owner = clean_name(find_owner(pod), MAX_TEXT)
-        pods = _Pods(created // _MINUTE, namespace, owner, _names_template(pod))
-        if pods not in self._seen and self._of_namespace[namespace] >= MAX_OF_NAMESPACE:
+        pods = _Pods(created // DAY, namespace, owner, _names_template(pod))
+        if pods not in self._seen and self._of_namespace[pods[:2]] >= MAX_OF_NAMESPACE:
             pods = pods._replace(owner=OTHER, templates=())
         if pods not in self._seen:
-            self._of_namespace[namespace] += 1
-        self._seen[pods] = self._seen.get(pods, 0) + 1
+            self._of_namespace[pods[:2]] += 1
+        self._seen.setdefault(pods, Counter())[created // _MINUTE] += 1
 
     def _open_book(self, day: int) -> ChangeBook | None:
         if self._books and day > max(self._books):

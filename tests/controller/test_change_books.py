@@ -254,6 +254,21 @@ def test_a_namespace_with_many_owners_is_noted_as_a_bounded_number_of_rows() -> 
     assert sum(row[3] for row in changed(cluster)) == MAX_OF_NAMESPACE + 200
 
 
+def test_the_owners_of_pods_of_many_minutes_keep_their_names() -> None:
+    """A large book is written after many minutes; its limit is one of owners, not of minutes."""
+    cluster = Cluster()
+    controller = Controller(cluster)
+    controller.write()
+    minutes = MAX_OF_NAMESPACE // 2
+    for _ in range(minutes):
+        cluster.time += 60
+        for owner in "abc":
+            translated_pod(cluster, f"{owner}-{cluster.time}", owner=owner)
+    cluster.time += 90
+    controller.write()
+    assert changed(cluster) == [(TEAM, f"Job/{owner}", OURS, minutes) for owner in "abc"]
+
+
 def test_a_usage_book_without_room_for_changes_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("controller.usage_books.MAX_BYTES", 100)
     cluster = Cluster()
