@@ -312,7 +312,7 @@ class FactsReconciler:
             nodes, bad_nodes = _split(self._nodes.read(cached.nodes))
             names = {each.name for each in cached.nodes}
             counting = self._pools.complete(slices, names, self._now())
-            objects = FactsInput(counting, classes, nodes)
+            objects = FactsInput(counting, classes, nodes, away=self._pools.away)
             gathered = gather_facts(objects, configuration, support.gates, support.stored_fields)
             shared = report_shared_pools(owned_pools(configuration), slices)
             by_pool = group_by_pool(slices)

@@ -47,6 +47,7 @@ from drawbridge.facts.model import (
 )
 from drawbridge.facts.networks import network_table
 from drawbridge.facts.offers import offer_table
+from drawbridge.facts.recent_pools import AwayDriver
 from drawbridge.facts.served_names import (
     DualNode,
     advertised_resources,
@@ -54,6 +55,8 @@ from drawbridge.facts.served_names import (
     compile_classes,
     count_selected,
     find_dual_nodes,
+    find_gone,
+    leave_out,
     name_table,
 )
 from drawbridge.facts.shapes import shape_table
@@ -96,6 +99,7 @@ class FactsInput(NamedTuple):
     classes: tuple[DeviceClass, ...] = ()
     nodes: tuple[Node, ...] = ()
     networks: tuple[NetworkFacts, ...] = ()
+    away: tuple[AwayDriver, ...] = ()  # whose slices are those of an earlier time
 
 
 class GatheredFacts(NamedTuple):
@@ -127,9 +131,11 @@ def gather_facts(
     inventory = build_inventory(objects.slices, gates=gates)
     cluster = count_devices(inventory, nodes, families, projections)
     counted = count_selected(cluster, classes)
-    dual_nodes = find_dual_nodes(cluster.nodes, classes, counted, families)
+    gone = find_gone(cluster.nodes, classes, counted, families, objects.away)
+    offering = tuple(leave_out(cluster.nodes, gone))
+    dual_nodes = find_dual_nodes(offering, classes, counted, families)
     names = name_table(nodes, classes if gates.extended_resource else (), dual_nodes)
-    offers = offer_table(nodes, cluster.nodes, counted, dual_nodes, configuration.legacy)
+    offers = offer_table(nodes, offering, counted, dual_nodes, configuration.legacy)
     networks = network_table(objects.networks)
     rows = class_table(classes, counted, _count_owned(cluster, configuration))
     rows = mark_closed_classes(rows, configuration.fleet, nodes, inventory, cluster, families)
@@ -151,9 +157,12 @@ def gather_facts(
     facts = replace(facts, omitted=dict(sorted(omitted.items())))
     replacing = {driver for driver, family in families.items() if family.plugin_names}
     replacing.update(driver for row in rows if row.extended for driver in row.drivers)
-    publishing = {e.node.name for e in cluster.nodes if not replacing.isdisjoint(e.drivers)}
+    publishing = {e.node.name for e in offering if not replacing.isdisjoint(e.drivers)}
     # Also those of pools that are not complete: their drivers publish them again.
-    publishing.update(n for s in objects.slices if s.driver in replacing for n in _named_nodes(s))
+    named = {
+        (s.driver, n) for s in objects.slices if s.driver in replacing for n in _named_nodes(s)
+    }
+    publishing.update(node for _, node in named - gone)
     return GatheredFacts(
         facts, _findings(cluster, omitted), dual_nodes, publishing=frozenset(publishing)
     )

@@ -2,7 +2,8 @@
 
 A pool is not complete between the slices of a new generation, and a driver that restarts withdraws
 its pools. What facts say decides translations that stay, so that these pools count as they were.
-Reads no clock: the caller passes the time.
+After a restart, they say what the devices are, and no longer that a node offers them. Reads no
+clock: the caller passes the time.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -27,6 +28,17 @@ class _Part(NamedTuple):
     node: str
 
 
+class AwayDriver(NamedTuple):
+    """A driver whose pools on a node count, and that publishes nothing there now.
+
+    `restarts` if it may do so again soon.
+    """
+
+    driver: str
+    node: str
+    restarts: bool
+
+
 class _Complete(NamedTuple):
     """The slices of a part as they were complete, and when they were seen so last."""
 
@@ -39,6 +51,7 @@ class RecentPools:
 
     def __init__(self) -> None:
         self._complete: dict[_Part, _Complete] = {}
+        self.away: tuple[AwayDriver, ...] = ()
 
     def complete(
         self, slices: Iterable[Slice], nodes: Collection[str], now: float
@@ -57,6 +70,7 @@ class RecentPools:
             counting += _replace(published, parts, complete)
         withdrawn = self._withdrawn(complete.keys(), nodes, now)
         self._complete = complete | withdrawn
+        self.away = _find_away(pools, withdrawn, now)
         names = {each.name for each in counting}
         former = (each for before in withdrawn.values() for each in before.slices)
         return (*counting, *(each for each in former if each.name not in names))
@@ -84,6 +98,21 @@ class RecentPools:
                 of_node[key.node] = count + 1
                 withdrawn[key] = before
         return withdrawn
+
+
+def _find_away(
+    pools: Mapping[PoolID, Iterable[Slice]], withdrawn: Mapping[_Part, _Complete], now: float
+) -> tuple[AwayDriver, ...]:
+    """Return the drivers that publish nothing for the node of a withdrawn pool."""
+    publishing = {
+        (pool.driver, each.node_name) for pool, slices in pools.items() for each in slices
+    }
+    seen: dict[tuple[str, str], float] = {}
+    for key, before in withdrawn.items():
+        at = key.pool.driver, key.node
+        if key.node and at not in publishing:
+            seen[at] = max(before.seen, seen.get(at, before.seen))
+    return tuple(AwayDriver(*at, now - last < RESTART_SECONDS) for at, last in seen.items())
 
 
 def _replace(

@@ -6,7 +6,7 @@ attributes that they read.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from drawbridge.cel import CompileError, EvaluationError, Program
@@ -26,6 +26,7 @@ from drawbridge.facts.device_counts import (
     is_single,
 )
 from drawbridge.facts.model import ClassFacts, ResourceFacts
+from drawbridge.facts.recent_pools import AwayDriver
 
 _NATIVE = "kubernetes.io"
 
@@ -221,6 +222,39 @@ def find_dual_nodes(
             stopped = set(names) <= set(node.node.stopped)
             dual_nodes.append(DualNode(node.node.name, names, devices, stopped))
     return tuple(dual_nodes)
+
+
+def find_gone(
+    nodes: Iterable[NodeDevices],
+    classes: Iterable[CompiledClass],
+    counted: Mapping[str, Counter[ProductKey]],
+    families: Mapping[str, Family],
+    away: Collection[AwayDriver],
+) -> frozenset[tuple[str, str]]:
+    """Return the drivers that do not only restart, or that a plugin replaces, with their nodes."""
+    by_name = classes_by_resource(classes)
+    gone = {each[:2] for each in away if not each.restarts}
+    restarting = {each[:2] for each in away} - gone
+    of_nodes = {node for _, node in restarting}
+    for node in nodes:
+        for name in advertised_resources(node.node) if node.node.name in of_nodes else ():
+            selections = [counted[each.name] for each in by_name.get(name, ())]
+            keys = _products_of_plugin(node, name, selections, families)
+            gone.update(restarting & {(key.driver, node.node.name) for key in keys})
+    return frozenset(gone)
+
+
+def leave_out(
+    nodes: Iterable[NodeDevices], gone: Collection[tuple[str, str]]
+) -> Iterator[NodeDevices]:
+    """Yield the nodes without the devices of these drivers."""
+    of_nodes = {node for _, node in gone}
+    for node in nodes:
+        if (name := node.node.name) not in of_nodes:
+            yield node
+            continue
+        kept = {key: n for key, n in node.products.items() if (key.driver, name) not in gone}
+        yield node._replace(products=kept, drivers=frozenset(key.driver for key in kept))
 
 
 def _products_of_plugin(

@@ -29,7 +29,7 @@ from drawbridge.dra.slices import slice_reader
 from drawbridge.facts import serialized
 from drawbridge.facts.gather import gather_facts
 from drawbridge.facts.model import Cluster, Facts
-from drawbridge.facts.recent_pools import MAX_ABSENCE_SECONDS
+from drawbridge.facts.recent_pools import MAX_ABSENCE_SECONDS, RESTART_SECONDS
 from drawbridge.names import FACTS_CONFIG_MAP
 from tests.cluster.memory_store import MemoryStore
 from tests.controller.harness import FakeReporter
@@ -195,9 +195,44 @@ def test_facts_stay_while_a_driver_restarts() -> None:
     scene.slices.put({**published, "metadata": {"name": "s"}})
     scene.reconcile()
     scene.slices.remove("s")
-    for scene.time, writes in ((0.0, 1), (MAX_ABSENCE_SECONDS - 1, 1), (MAX_ABSENCE_SECONDS, 2)):
-        scene.reconcile()
-        assert len(scene.writes) == writes
+    # What the node offers changes before what the devices are.
+    for absence, writes in ((RESTART_SECONDS, 1), (MAX_ABSENCE_SECONDS, 2)):
+        for scene.time, more in ((absence - 1, 0), (absence, 1)):
+            scene.reconcile()
+            assert len(scene.writes) == writes + more
+
+
+# What a plugin advertises when the driver has withdrawn its pool, after how many seconds, and
+# whether the node offers the devices of the driver.
+WITHDRAWN = {
+    "a restart": ({}, RESTART_SECONDS - 1, True),
+    "a driver is gone": ({}, RESTART_SECONDS, False),
+    "a plugin replaces the driver": ({"nvidia.com/gpu": "8"}, 0.0, False),
+    "a plugin of a class replaces the driver": ({"example.com/gpu": "8"}, 0.0, False),
+    "a plugin of other devices": ({"rdma/hca": "8"}, RESTART_SECONDS - 1, True),
+}
+
+
+@every_row("case", WITHDRAWN)
+def test_a_node_offers_no_devices_of_a_driver_that_is_gone(case: str) -> None:
+    names, seconds, offers = WITHDRAWN[case]
+    scene = Scene()
+    scene.put_class("gpu.example.com", extendedResourceName="example.com/gpu")
+    node = {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "a"}}
+    scene.nodes.put(node)
+    scene.slices.put(SLICE)
+    scene.reconcile()
+    scene.slices.remove("a-gpus")
+    scene.nodes.put({**node, "status": {"allocatable": names, "capacity": names}})
+    scene.time = seconds
+    scene.reconcile()
+    assert scene.reconciler.context is not None
+    facts = scene.reconciler.context.facts
+    assert facts is not None
+    assert any(each.classes for each in facts.offers) == offers
+    assert scene.reconciler.publishing == (frozenset({"a"}) if offers else frozenset())
+    assert not scene.reconciler.dual_nodes
+    assert [each.driver for each in facts.products] == ["gpu.nvidia.com"]
 
 
 def test_deleted_facts_are_published_again() -> None:
