@@ -83,7 +83,8 @@ PROJECTS: Final[tuple[KnownProject, ...]] = (
         "Volcano",
         r"volcano-admission|volcano\.sh",
         "sets the queue and the scheduler of Volcano pods",
-        "Map the device classes in the Volcano queues; queues count extended resources.",
+        "Map the device classes in the Volcano queues; queues count extended resources. Translate "
+        "its jobs in their manifests: it compares their templates with nodes.",
     ),
     _project(
         "Kueue",

@@ -17,7 +17,7 @@ from drawbridge.documents.values import Value, as_mapping, equal_json
 from drawbridge.dra.device_quotas import DeviceQuota
 from drawbridge.finding import Finding
 from drawbridge.process.review import AdmissionRequest, Malformed, decode_object
-from drawbridge.translate.manifests.job_queues import find_queue_of_pods
+from drawbridge.translate.manifests.job_queues import find_queue_of_pods, report_read_templates
 from drawbridge.translate.manifests.workloads import Place, find_places, map_path
 from drawbridge.translate.pods import TranslationContext
 from webhook.admission import limit_ranges, pods
@@ -73,9 +73,10 @@ def review_workload(
     decisions = [(place, _decide(place, request.namespace, context, queue)) for place in places]
     findings = tuple(dict.fromkeys(each for one in decisions for each in _move_findings(*one)))
     if any(one.edits for _, one in decisions):
+        translated = [place for place, one in decisions if one.replaces_requests]
         # The webhook for workloads may be active while the one for pods is not.
-        policies = context.translation.configuration.findings
-        findings += tuple(apply_policies(context.inactive_conditions, policies))
+        unconfigured = (*context.inactive_conditions, *report_read_templates(new, translated))
+        findings += tuple(apply_policies(unconfigured, context.translation.configuration.findings))
     denied = [one for _, one in decisions if one.is_denied]
     mode = context.namespace.mode
     is_certain = configured.rollout.percent >= 100 or scope.is_shown_by_pods(owner)

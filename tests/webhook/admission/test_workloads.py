@@ -66,6 +66,20 @@ async def test_inactive_conditions_are_reported_for_workloads_with_device_reques
     assert lines[1] == []
 
 
+async def test_a_job_of_volcano_that_was_translated_in_its_manifest_gets_no_warning() -> None:
+    harness = AdmissionHarness()
+    pools = [{"driver": "gpu.nvidia.com", "nodeSelector": {}}]
+    drivers = [{"name": "gpu.nvidia.com", "devices": 8}]
+    bridge = {"placement": "bridge", "ownedPools": pools}
+    harness.configure(bridge, {**FACTS, "drivers": drivers, "scheduler": True})
+    claims = [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]
+    template = {"spec": {"resourceClaims": claims, "containers": [{"name": "main"}]}}
+    job = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "train"}}
+    answer = await harness.workload({**job, "spec": {"tasks": [{"template": template}]}})
+    assert "SchedulerOurs" in answer.reply.codes
+    assert not any("QueueReadsTemplate" in each for each in answer.warnings)
+
+
 async def test_an_object_is_allowed_until_facts_are_loaded() -> None:
     harness = AdmissionHarness()
     harness.cluster.context = None
