@@ -3,16 +3,16 @@
 from collections import Counter
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Final, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
 from allocator.decisions.basis import Basis
 from allocator.decisions.group_questions import STAGE, GroupQuestion
+from allocator.decisions.member_nodes import MAX_KINDS, MemberNodes
 from allocator.decisions.node_searches import request_key
 from allocator.decisions.quota import QuotaSelection
-from allocator.decisions.shortlist import FittingNode, NodeSearch, count_expressions, usable_nodes
+from allocator.decisions.shortlist import FittingNode, NodeSearch
 from allocator.scheduler.protocol import GroupReference
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.records import PodRequest, consumer_of
@@ -26,14 +26,6 @@ from drawbridge.pod_groups import COSCHEDULING_LABEL
 from drawbridge.solver.answers import Solution
 from drawbridge.solver.gangs import GangPlacement, MemberKind
 from drawbridge.solver.reasons import Reason
-
-# Each kind of members costs a look at all nodes, and a gang has few: a launcher, and workers.
-MAX_KINDS: Final = 16
-MAX_EXPRESSIONS: Final = 64
-
-
-# The nodes that a member can use, by the key of what it asks for.
-KnownNodes: TypeAlias = dict[bytes, Collection[str]]
 
 
 class AskingMember(msgspec.Struct, frozen=True):
@@ -83,13 +75,10 @@ class MemberSet(msgspec.Struct, frozen=True):
         """The searches of members that ask for different things."""
         return {each.key: each.search for each in self.members}.values()
 
-    def usable_nodes(self, state: AllocatorState, usable: KnownNodes) -> Collection[str]:
+    def usable_nodes(self, nodes: MemberNodes) -> Collection[str]:
         """Return the nodes that all members can use."""
         of_key = {each.key: each.search for each in self.members}
-        for key, search in of_key.items():
-            if key not in usable:
-                usable[key] = usable_nodes(search, state)
-        first, *others = map(usable.__getitem__, of_key)
+        first, *others = (nodes.usable(key, search) for key, search in of_key.items())
         common = frozenset(first).intersection(*others)
         return [name for name in first if name in common] if others else first
 
@@ -184,35 +173,18 @@ class GroupMembers(msgspec.Struct, frozen=True):
             return self
         return replace(self, of_kind=_sort_alike(sets))
 
-    def find_problem(self, needed: int) -> Reason | None:
+    def find_problem(self, needed: int, nodes: MemberNodes) -> Reason | None:
         """Return why so many members are not searched for."""
         if self.exceeds is not None and max(map(len, (self, *self.others))) < needed:
             return self.exceeds
-        return self._find_variety()
+        text = nodes.find_problem(search for sets in self.of_kind for search in sets[0].searches)
+        return make_reason(codes.GANG_TOO_VARIED, STAGE, text) if text else None
 
-    def _find_variety(self) -> Reason | None:
-        """Return why a look at all nodes for each kind would take too long, if it would."""
-        searches = [search for sets in self.of_kind for search in sets[0].searches]
-        count, expressions = len(searches), sum(map(count_expressions, searches))
-        if count > MAX_KINDS:
-            text = f"the members of the group ask for {count} different things, at most {MAX_KINDS}"
-        elif expressions > MAX_EXPRESSIONS:
-            text = (
-                f"the members of the group have {expressions} expressions of node affinity "
-                f"together, at most {MAX_EXPRESSIONS}"
-            )
-        else:
-            return None
-        return make_reason(codes.GANG_TOO_VARIED, STAGE, text)
-
-    def kinds(self, state: AllocatorState, usable: KnownNodes) -> list[MemberKind]:
-        """Return what the sets of each kind ask for, and the nodes that they can use.
-
-        A look at all nodes for each thing that members ask for takes long: it is made once.
-        """
+    def kinds(self, nodes: MemberNodes) -> list[MemberKind]:
+        """Return what the sets of each kind ask for, and the nodes that they can use."""
         first_sets = (min(sets, key=lambda each: each.members[0].uid) for sets in self.of_kind)
         return [
-            MemberKind(each.claims, len(sets), each.usable_nodes(state, usable), len(each.members))
+            MemberKind(each.claims, len(sets), each.usable_nodes(nodes), len(each.members))
             for sets, each in zip(self.of_kind, first_sets, strict=True)
         ]
 
@@ -236,7 +208,8 @@ class MemberPlaces(msgspec.Struct, frozen=True):
 
     def usable_in(self, state: AllocatorState) -> "MemberPlaces":
         """Return the places on nodes that members can still use."""
-        return replace(self, placement=self.placement.only_on(self.members.kinds(state, {})))
+        kinds = self.members.kinds(MemberNodes(state))
+        return replace(self, placement=self.placement.only_on(kinds))
 
     def assign(self) -> Iterator[tuple[AskingMember, FittingNode]]:
         """Yield the members that have a place, and what each gets."""

@@ -2,8 +2,9 @@
 
 import itertools
 
-from allocator.decisions.group_members import GroupMembers, KnownNodes, MemberPlaces
+from allocator.decisions.group_members import GroupMembers, MemberPlaces
 from allocator.decisions.group_searches import GroupDecision
+from allocator.decisions.member_nodes import MemberNodes
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.solver.gangs import Steps, placing
 
@@ -15,9 +16,9 @@ def find_places(
 
     If too few fit, the other choices of members are tried.
     """
-    usable: KnownNodes = {}
+    nodes = MemberNodes(state)
     for choice in members.list_choices(own.needed):
-        kinds, wanted = choice.kinds(state, usable), choice.count_wanted(own.needed)
+        kinds, wanted = choice.kinds(nodes), choice.count_wanted(own.needed)
         for own.use in itertools.count():
             places = MemberPlaces(choice, kinds, (yield from placing(kinds)), wanted)
             if not places.lacking or not own.has_other_use():

@@ -12,13 +12,13 @@ from allocator.decisions.basis import Basis
 from allocator.decisions.group_members import (
     AskingMember,
     GroupMembers,
-    KnownNodes,
     MemberPlaces,
     find_members,
 )
 from allocator.decisions.group_questions import GroupQuestion, needed_members
 from allocator.decisions.group_searches import ask_in, run_to_end
 from allocator.decisions.group_victims import Ask, ChosenVictims, GroupVictimSearch, Question
+from allocator.decisions.member_nodes import MemberNodes
 from allocator.decisions.preemption import DevicePreemption
 from allocator.decisions.quota import QuotaRoom, QuotaSelection
 from allocator.decisions.shortlist import FittingNode
@@ -84,7 +84,7 @@ class GroupPreemption:
             return PreemptReply(message=message)
         needed = needed_members(question.group, len(question.members))
         members = run_to_end(find_members(question.members, self._basis))
-        if (problem := members.find_problem(needed)) is not None:
+        if (problem := members.find_problem(needed, MemberNodes(self._state))) is not None:
             return PreemptReply(message=shorten_message(problem.message))
         # Nobody is evicted for more members than must run, if that is not the only way.
         every, *fewer = members.list_choices(needed)
@@ -152,8 +152,8 @@ class GroupPreemption:
         victims: VictimSearch,
     ) -> GroupVictimSearch:
         """Return the search that was cut, if it is for the same members; else a new one."""
-        usable: KnownNodes = {}
-        key, kinds = question.group.key, [each.kinds(self._state, usable) for each in choices]
+        nodes = MemberNodes(self._state)
+        key, kinds = question.group.key, [each.kinds(nodes) for each in choices]
         needed = needed_members(question.group, len(question.members))
         wanted = choices[0].count_wanted(needed)
         search = self._groups.get(key).cut_victims

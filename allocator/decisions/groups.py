@@ -38,6 +38,7 @@ from allocator.decisions.group_searches import (
     run_to_end,
 )
 from allocator.decisions.interrupted_groups import InterruptedGroups
+from allocator.decisions.member_nodes import MemberNodes
 from allocator.decisions.pod_requests import with_at_most
 from allocator.decisions.preemption import DevicePreemption
 from allocator.decisions.quota import QuotaSelection
@@ -331,7 +332,7 @@ class GroupDecisions:
         for again in range(MAX_STALE_SEARCHES, -1, -1):
             epoch = self._state.epoch()
             members = yield from find_members(question.members, self._basis)
-            if (problem := members.find_problem(needed)) is not None:
+            if (problem := members.find_problem(needed, MemberNodes(self._state))) is not None:
                 return GroupAnswer(reason=problem)
             own.left_out = False
             places = yield from find_places(own, members, self._state)

@@ -214,7 +214,7 @@ def _reasons_beside_devices(
 def candidate_names(search: NodeSearch, state: AllocatorState) -> Sequence[str]:
     """Return the nodes to examine in order: `first`, then from `start` on, around the list."""
     names: Sequence[str]
-    named = _named_nodes(search)
+    named = find_named(search)
     if named is not None:
         names = sorted(named)
     elif _only_nodes_with_pools(search):
@@ -234,7 +234,7 @@ def _only_nodes_with_pools(search: NodeSearch) -> bool:
     return bool(unallocated) and all(each.spec.devices.requests for each in unallocated)
 
 
-def _named_nodes(search: NodeSearch) -> frozenset[str] | None:
+def find_named(search: NodeSearch) -> frozenset[str] | None:
     """Return the nodes that the search, the pod or its allocated claims name, if they do."""
     selectors = [
         claim.status.allocation.node_selector

@@ -45,6 +45,9 @@ MAX_STATES: Final = 256
 _BATCH: Final = 64
 # So many numbers of members are compared in one step.
 _COMPARED: Final = 64
+# With more kinds, fewer results are kept and compared, so that their price stays the same.
+_MANY_KINDS: Final = 16
+_FEWEST_STATES: Final = 16
 
 # How many members of each kind.
 Counts: TypeAlias = tuple[int, ...]
@@ -166,12 +169,19 @@ def placing(kinds: Sequence[MemberKind]) -> Steps[GangPlacement]:
     names = [*dict.fromkeys(chain.from_iterable(kind.nodes for kind in kinds))]
     fitting: dict[str, list[Counts]] = {}
     chosen: Mapping[str, Counts] = {}
+    lacking = tuple(kind.count for kind in kinds)
     for start in range(0, len(names), _BATCH):
-        fitting |= yield from find_largest(names[start : start + _BATCH], kinds)
+        of_batch = yield from find_largest(names[start : start + _BATCH], kinds)
+        fitting |= of_batch
+        for counts in chain.from_iterable(of_batch.values()):
+            lacking = tuple(map(int.__sub__, lacking, counts))
+        if start + _BATCH < len(names) and max(lacking) > 0:
+            continue  # however they are added up
         placed, chosen = yield from add_up(fitting, kinds)
         if placed == count_all(kinds):
             break
-    nodes = yield from _solve(_fill_nodes(chosen, fitting), kinds)
+    filled = yield from _fill_nodes(chosen, fitting)
+    nodes = yield from _solve(filled, kinds)
     return GangPlacement(nodes, _count_placed(nodes, kinds))
 
 
@@ -218,7 +228,8 @@ def find_largest(
     The nodes are asked in rounds, because equal nodes share their answers.
     """
     by_node: dict[str, list[Counts]] = {}
-    questions = {node: _questions_about(node, kinds) for node in nodes}
+    usable = _usable_kinds(nodes, kinds)
+    questions = {node: _questions_about(some, kinds) for node, some in usable.items()}
     told: dict[str, bool | None] = dict.fromkeys(questions)
     while told:
         asked: dict[Counts, list[str]] = {}
@@ -236,33 +247,42 @@ def find_largest(
     return {node: each for node, each in by_node.items() if any(map(any, each))}
 
 
-def _questions_about(node: str, kinds: Sequence[MemberKind]) -> _Questions:
-    limits = tuple(
-        min(kind.count, MAX_MEMBERS_ON_NODE) if node in kind.nodes else 0 for kind in kinds
-    )
+def _usable_kinds(nodes: Iterable[str], kinds: Sequence[MemberKind]) -> Mapping[str, Sequence[int]]:
+    """Return which kinds can use each node that some can use: of many kinds, most can not."""
+    usable: dict[str, list[int]] = {node: [] for node in nodes}
+    for at, kind in enumerate(kinds):
+        for node in kind.nodes:
+            if node in usable:
+                usable[node].append(at)
+    return {node: some for node, some in usable.items() if some}
+
+
+def _questions_about(some: Sequence[int], kinds: Sequence[MemberKind]) -> _Questions:
+    limits = tuple(min(kind.count, MAX_MEMBERS_ON_NODE) for kind in kinds)
     none = (0,) * len(kinds)
-    if len(kinds) <= EXACT_KINDS:
-        return _all_largest(limits, 0, none)
-    return _some_largest(limits, none)
+    if len(some) <= EXACT_KINDS:
+        return _all_largest(limits, some, none)
+    return _some_largest(limits, some, none)
 
 
-def _all_largest(limits: Counts, at: int, base: Counts) -> _Questions:
-    """Find all largest numbers from kind `at` on, with those of `base` before it."""
+def _all_largest(limits: Counts, some: Sequence[int], base: Counts) -> _Questions:
+    """Find all largest numbers of some kinds, with those of `base` before them."""
+    at, *others = some
     most = yield from _most(limits, at, base)
-    if at == len(limits) - 1:
+    if not others:
         return [_with(base, at, most)]
     largest: list[Counts] = []
     for count in range(most, -1, -1):
-        largest += yield from _all_largest(limits, at + 1, _with(base, at, count))
+        largest += yield from _all_largest(limits, others, _with(base, at, count))
     return largest
 
 
-def _some_largest(limits: Counts, none: Counts) -> _Questions:
+def _some_largest(limits: Counts, some: Sequence[int], none: Counts) -> _Questions:
     """Find some largest numbers: each kind is once the first to get as many as fit."""
     bases = []
-    for first in range(len(limits)):
+    for first in range(len(some)):
         base = none
-        for at in (*range(first, len(limits)), *range(first)):
+        for at in (*some[first:], *some[:first]):
             most = yield from _most(limits, at, base)
             base = _with(base, at, most)
         bases.append(base)
@@ -323,13 +343,15 @@ def _total(largest: Iterable[Counts]) -> int:
 
 
 def _largest(all_counts: Iterable[Counts]) -> Steps[list[Counts]]:
-    """Find the numbers that no others contain, at most MAX_STATES."""
+    """Find the numbers that no others contain, at most MAX_STATES, or fewer of many kinds."""
     kept: list[Counts] = []
     ordered = sorted(all_counts, key=lambda each: (sum(each), each), reverse=True)
+    times = max(1, len(ordered[0]) // _MANY_KINDS) if ordered else 1
+    most, at_once = max(MAX_STATES // times, _FEWEST_STATES), max(1, _COMPARED // times)
     for number, counts in enumerate(ordered):
-        if len(kept) < MAX_STATES and not any(_contains(other, counts) for other in kept):
+        if len(kept) < most and not any(_contains(other, counts) for other in kept):
             kept.append(counts)
-        if number % _COMPARED == _COMPARED - 1:
+        if number % at_once == at_once - 1:
             yield None
     return kept
 
@@ -340,17 +362,23 @@ def _contains(larger: Counts, smaller: Counts) -> bool:
 
 def _fill_nodes(
     chosen: Mapping[str, Counts], fitting: Mapping[str, list[Counts]]
-) -> dict[str, Counts]:
+) -> Steps[dict[str, Counts]]:
     """Move the members of a node to one that takes no more than they need, if there is one."""
     filled: dict[str, Counts] = {}
-    free = sorted(fitting.keys() - chosen.keys())
+    totals = {node: _total(largest) for node, largest in fitting.items()}
+    free = sorted(fitting.keys() - chosen.keys(), key=lambda each: (totals[each], each))
     for node, counts in chosen.items():
-        others = [
+        needed = [(at, count) for at, count in enumerate(counts) if count]
+        others = (
             other
             for other in free
-            if _total(fitting[other]) < _total(fitting[node])
-            and any(_contains(each, counts) for each in fitting[other])
-        ]
-        filled[min(others, key=lambda each: _total(fitting[each]), default=node)] = counts
+            if totals[other] < totals[node] and any(_takes(each, needed) for each in fitting[other])
+        )
+        filled[next(others, node)] = counts
         free = [each for each in free if each not in filled]
+        yield None
     return filled
+
+
+def _takes(largest: Counts, needed: Iterable[tuple[int, int]]) -> bool:
+    return all(largest[at] >= count for at, count in needed)

@@ -9,8 +9,8 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
-from allocator.decisions.group_members import MAX_KINDS
 from allocator.decisions.interrupted_groups import FIRST_SECONDS, GATHER_SECONDS, YOUNG_SECONDS
+from allocator.decisions.member_nodes import MAX_KINDS
 from allocator.decisions.waiting import WaitingPods
 from allocator.scheduler.protocol import (
     GroupMember,
