@@ -79,8 +79,15 @@ def find_owner(pod: HangingPod) -> str:
         PodOwner(each.kind, each.name, each.controller is True)
         for each in metadata.owner_references or ()
     )
-    root = PodMetadata(metadata.name, metadata.generate_name, metadata.labels, owners)
-    return find_root_owner("", root).removeprefix("/")
+    return name_root_owner(
+        PodMetadata(metadata.name, metadata.generate_name, metadata.labels, owners)
+    )
+
+
+def name_root_owner(pod: PodMetadata) -> str:
+    """Return `kind/name` of the root owner, cut: a reference can have a megabyte of either."""
+    kind, _, name = find_root_owner("", pod).removeprefix("/").partition("/")
+    return f"{kind[:_MAX_NAME]}/{name[:_MAX_NAME]}"
 
 
 def find_users(pod: HangingPod, claim: str, request: str) -> tuple[str, ...]:
@@ -114,7 +121,7 @@ def read_device_pod(raw: bytes) -> HangingPod:
 def _shorten_pod(pod: HangingPod) -> HangingPod:
     """Leave out what nobody reads; the root owner is kept as the only owner."""
     kind, _, name = find_owner(pod).partition("/")
-    owner = Owner(kind[:_MAX_NAME], name[:_MAX_NAME], controller=True)
+    owner = Owner(kind, name, controller=True)
     spec = replace(
         pod.spec,
         scheduling_gates=_GATED if pod.spec.scheduling_gates else None,

@@ -9,10 +9,11 @@ from collections.abc import Set as AbstractSet
 from fractions import Fraction
 from typing import Final, Protocol
 
+from controller.device_users import name_root_owner
 from controller.plugin_usage import PluginNames, read_plugin_use
 from controller.protocols import ObjectCache, Unstructured, WatchedObject
 from controller.watched_objects import WatchedPod
-from drawbridge.agreement.scope import PodMetadata, PodOwner, find_root_owner
+from drawbridge.agreement.scope import PodMetadata, PodOwner
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.device import Device
 from drawbridge.dra.slices import Slice
@@ -317,10 +318,11 @@ def name_owner(owner: str, names: Mapping[str, str]) -> str:
 
 def _root_owner(pod: WatchedPod) -> str:
     metadata = pod.metadata
-    root = PodMetadata(
-        metadata.name, metadata.generate_name, metadata.labels, metadata.owner_references
+    return name_root_owner(
+        PodMetadata(
+            metadata.name, metadata.generate_name, metadata.labels, metadata.owner_references
+        )
     )
-    return find_root_owner("", root).removeprefix("/")
 
 
 def _find_root_owner_of(metadata: Unstructured) -> str:
@@ -335,4 +337,4 @@ def _find_root_owner_of(metadata: Unstructured) -> str:
     )
     name, base = metadata.get("name") or "", metadata.get("generateName") or ""
     labels = metadata.get("labels") or {}
-    return find_root_owner("", PodMetadata(name, base, labels, owners)).removeprefix("/")
+    return name_root_owner(PodMetadata(name, base, labels, owners))

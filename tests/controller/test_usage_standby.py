@@ -1,10 +1,11 @@
-"""What a replica that does not lead keeps of the pods that it does not look up."""
+"""What a replica keeps of pods that it does not look up, and of their owners."""
 
 import pytest
 
 from controller.usage_observer import MOST_WAITING
 from drawbridge.usage import meter
 from tests.controller.test_usage import TEAM, Cluster, Controller
+from tests.tables import every_row
 
 
 def test_pods_that_are_gone_are_forgotten_and_the_others_are_looked_up_later(
@@ -30,3 +31,21 @@ def test_pods_that_are_gone_are_forgotten_and_the_others_are_looked_up_later(
     standby.write()
     assert (TEAM, "Job/train") in cluster.used()
     assert not standby.observer.waiting
+
+
+@every_row("seen", ["pending", "gone", "looked up"])
+def test_owners_with_names_without_end_are_cut(seen: str) -> None:
+    """The API server does not check the names of owners."""
+    cluster = Cluster()
+    controller = Controller(cluster)
+    controller.write()
+    uid = cluster.pod("train-0", "x" * 100_000, pending=seen != "looked up")
+    if seen == "gone":
+        cluster.pods.remove("train-0", TEAM)
+    cluster.claim("a", "gpu-0", pod="train-0", uid=uid)
+    cluster.time += 60
+    controller.write()
+    charged = [each.owner for each in controller.observer.meter.observed().accounts()]
+    kept = [*controller.observer._owners.values(), *controller.observer.names().values()]  # noqa: SLF001
+    owners = {each for each in (*charged, *kept) if each.startswith("Job/")}
+    assert owners == {f"Job/{'x' * 253}"}
