@@ -258,7 +258,9 @@ class Reconcilers:
             caches.namespaces,
         )
         now = self._context.session.clock.now
-        return StuckReconciler(sources, now=now, is_synced=lambda: caches.device_pods.synced)
+        return StuckReconciler(
+            sources, now=now, is_fresh=lambda: caches.claims.fresh and caches.device_pods.fresh
+        )
 
     def _make_quota_mirror(self) -> QuotaMirrorReconciler:
         return QuotaMirrorReconciler(

@@ -59,18 +59,18 @@ class StuckReconciler:
         sources: StuckSources,
         *,
         now: Callable[[], float],
-        is_synced: Callable[[], bool],
+        is_fresh: Callable[[], bool],
     ) -> None:
         self._sources = sources
         self._now = now
-        self._is_synced = is_synced
+        self._is_fresh = is_fresh
         self._since: dict[tuple[str, str], float] = {}
         self.stuck: tuple[tuple[Stuck, float], ...] = ()
         self.free: Mapping[str, int] = {}
 
     async def reconcile(self) -> None:
-        """StuckSearch once, if all pods are known."""
-        if not self._is_synced():
+        """Search once, if all claims and pods are known as they are now."""
+        if not self._is_fresh():
             return
         now = self._now()
         stuck, self.free = await asyncio.to_thread(_search, _copy(self._sources), now)

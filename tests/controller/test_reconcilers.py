@@ -19,10 +19,12 @@ from controller.observations import Observations
 from controller.reconcilers import ControllerContext, Reconcilers
 from controller.template_gc import TemplateGarbageCollector
 from drawbridge.agreement.required_versions import RequiredVersions
+from drawbridge.cluster.cache import Cache
 from drawbridge.config.model import Configuration
 from drawbridge.process.settings import Settings, watch_in_use
 from tests.cluster.fake.session import ServerSession
 from tests.controller.harness import FakeReporter
+from tests.tables import every_row
 
 _NOBODY: Any = SimpleNamespace()
 
@@ -74,6 +76,22 @@ def test_the_age_of_a_template_is_by_the_clock_of_the_api_server(
     reconcilers = Reconcilers(context, caches, observations, _NOBODY, FakeReporter())
     (collector,) = (e for e in reconcilers.all() if isinstance(e, TemplateGarbageCollector))
     assert collector._now() == reconcilers.templates._now() == datetime(1970, 1, 2, tzinfo=UTC)  # noqa: SLF001
+
+
+@every_row("behind", ["nothing", "claims", "device_pods"])
+def test_nothing_is_told_to_be_stuck_while_claims_or_their_pods_are_behind(
+    behind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cache was synced once, and its watch can fail later."""
+    session = ServerSession(_NOBODY)
+    caches = ControllerCaches(session)
+    late = getattr(caches, behind, None)
+    monkeypatch.setattr(Cache, "synced", property(lambda _: True))
+    monkeypatch.setattr(Cache, "fresh", property(lambda self: self is not late))
+    context = ControllerContext(session, "own", Settings(), None)
+    observations = Observations(caches, session.clock.now)
+    reconcilers = Reconcilers(context, caches, observations, _NOBODY, FakeReporter())
+    assert reconcilers.stuck._is_fresh() is (behind == "nothing")  # noqa: SLF001
 
 
 def test_nothing_of_a_term_stays_after_it() -> None:

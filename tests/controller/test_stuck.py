@@ -28,7 +28,7 @@ class Scene:
 
     def __init__(self, cluster: Cluster) -> None:
         self.now = datetime.fromisoformat(NOW).timestamp()
-        self.synced = True
+        self.fresh = True
         slices, classes = slice_reader(), class_reader()
         stores: dict[str, MemoryStore[Any]] = {
             "ResourceClaim": MemoryStore(None, decode=read_watched_claim),
@@ -47,7 +47,7 @@ class Scene:
         self.reconciler = StuckReconciler(
             StuckSources(*stores.values()),
             now=lambda: self.now,
-            is_synced=lambda: self.synced,
+            is_fresh=lambda: self.fresh,
         )
         self.registry = CollectorRegistry()
         self.registry.register(
@@ -125,7 +125,7 @@ def test_what_one_search_finds_between_two_caches_is_not_told() -> None:
 
 def test_without_all_pods_nobody_is_gone() -> None:
     scene = Scene(planted()[0])
-    scene.synced = False
+    scene.fresh = False
     assert [scene.search(), scene.search()] == [[], []]
 
 
