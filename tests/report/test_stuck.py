@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from drawbridge.report.stuck import codes
 from drawbridge.report.stuck.context import StuckSearch
 from drawbridge.report.stuck.find import find_stuck, report_stuck
-from drawbridge.report.stuck.found import Stuck
+from drawbridge.report.stuck.found import MOST_PODS, Stuck
 from drawbridge.report.stuck.objects import KINDS, HangingObjects, HangingPod, from_values
 from tests.tables import YamlValue, every_row, load_cases
 
@@ -199,9 +199,28 @@ def test_the_pods_of_one_claim_are_listed_in_linear_time() -> None:
     pod = msgspec.convert({"spec": spec}, HangingPod)
     search = StuckSearch(HangingObjects(NOW, pods=(pod,) * 50_000))
     began = process_time()
-    assert len(search.users["default", "c"]) == 50_000
+    assert len(search.waiting["default", "c"].first) == MOST_PODS
     # To copy all pods for each of them takes more than 5 seconds.
     assert process_time() - began < 1
+
+
+def test_each_of_many_pods_that_name_many_claims_is_judged_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    claims = [f"c{number}" for number in range(40)]
+    spec = {"resourceClaims": [{"name": each, "resourceClaimName": each} for each in claims]}
+    created = {"creationTimestamp": "2026-11-24T10:00:00Z"}
+    pod = {"kind": "Pod", "metadata": {"name": "p", **created}, "spec": spec}
+    written = [{"kind": "ResourceClaim", "metadata": {"name": each, **created}} for each in claims]
+    pods = [{**pod, "metadata": {"name": f"p{number}", **created}} for number in range(40)]
+    objects = from_values([*written, *pods], now=NOW, complete=frozenset())
+    asked: list[str | None] = []
+    is_old = StuckSearch.is_old
+    monkeypatch.setattr(
+        StuckSearch, "is_old", lambda self, text: asked.append(text) or is_old(self, text)
+    )
+    assert len(find_stuck(objects)) == len(claims)
+    assert len(asked) < 10 * (len(pods) + len(claims))
 
 
 def unprepared(namespace: str, name: str) -> list[YamlValue]:

@@ -12,7 +12,6 @@ from drawbridge.report.stuck.found import (
     CLAIM_CONTROLLER,
     GARBAGE_COLLECTOR,
     MOST_NAMES,
-    MOST_PODS,
     NODE_WRITER,
     RESTART_CONTROLLER,
     Stuck,
@@ -153,30 +152,21 @@ def _keys(claim: HangingClaim) -> Iterator[tuple[str, str]]:
 
 def _find_no_allocation(claim: HangingClaim, search: StuckSearch) -> Stuck | None:
     """Return why a claim of a pod will have no devices. One without a pod waits for its first."""
-    if claim.status.allocation:
+    waiting = None if claim.status.allocation else search.waiting.get(claim.key)
+    if waiting is None or not search.is_old(_find_since(claim, waiting.first[0])):
         return None
-    users = _find_users(claim, search)
-    waiting = [
-        each
-        for each in users
-        if not each.spec.scheduling_gates and search.is_old(_find_since(claim, each))
-    ]
-    if not waiting:
-        return None
-    names = tuple(each.full_name for each in waiting[:MOST_PODS])
-    bound = [each for each in waiting if each.spec.node_name]
-    untried = [each for each in waiting if each.condition("PodScheduled") is None]
+    names = tuple(each.full_name for each in waiting.first)
     missing = _find_missing(claim, search)
-    message, held_by, remedy, pod = "", "", "", waiting[0]
-    if bound:
-        pod = bound[0]
+    message, held_by, remedy, pod = "", "", "", waiting.first[0]
+    if waiting.bound:
+        pod = waiting.bound
         message = f"pod {pod.metadata.name} has a node, but no scheduler allocated its claim"
         held_by = NODE_WRITER
         remedy = "Delete the pod and create it without spec.nodeName."
     elif missing:
         message, held_by = missing, "nobody"
-    elif untried:
-        pod = untried[0]
+    elif waiting.untried:
+        pod = waiting.untried
         message = f"no scheduler has tried pod {pod.metadata.name}"
         held_by = f"scheduler {pod.spec.scheduler_name or 'default-scheduler'}"
     else:
@@ -190,15 +180,6 @@ def _find_no_allocation(claim: HangingClaim, search: StuckSearch) -> Stuck | Non
 def _find_since(claim: HangingClaim, pod: HangingPod) -> str:
     """Return since when a claim and a pod that names it both exist."""
     return max(each.metadata.creation_timestamp or "" for each in (claim, pod))
-
-
-def _find_users(claim: HangingClaim, search: StuckSearch) -> list[HangingPod]:
-    """Return the pods that are alive and name the claim."""
-    return [
-        each
-        for each in search.users.get(claim.key, ())
-        if each.status.phase not in FINISHED and not each.metadata.deletion_timestamp
-    ]
 
 
 def _find_missing(claim: HangingClaim, search: StuckSearch) -> str:

@@ -9,8 +9,9 @@ from drawbridge.documents.values import Value
 from drawbridge.dra.generations import current_parts, is_complete
 from drawbridge.dra.slices import Slice
 from drawbridge.report.events import subject_name
-from drawbridge.report.stuck.found import format_since
+from drawbridge.report.stuck.found import MOST_PODS, format_since
 from drawbridge.report.stuck.objects import (
+    FINISHED,
     READY,
     HangingClaim,
     HangingNode,
@@ -51,13 +52,33 @@ class StuckSearch:
         return {each.key: each for each in self.objects.claims}
 
     @cached_property
-    def users(self) -> Mapping[tuple[str, str], Sequence[HangingPod]]:
-        """The pods that name a claim, by its namespace and name."""
-        users: dict[tuple[str, str], list[HangingPod]] = {}
+    def waiting(self) -> Mapping[tuple[str, str], "ClaimWaiters"]:
+        """The pods that a claim without an allocation keeps waiting, by its namespace and name.
+
+        A tenant can let each of many pods name each of many claims, so each pod is judged once.
+        """
+        waiting: dict[tuple[str, str], ClaimWaiters] = {}
         for pod in self.objects.pods:
+            created, namespace = pod.metadata.creation_timestamp, pod.key[0]
+            if (
+                pod.status.phase in FINISHED
+                or pod.metadata.deletion_timestamp
+                or pod.spec.scheduling_gates
+                or (created and not self.is_old(created))
+            ):
+                continue
+            is_bound, is_untried = bool(pod.spec.node_name), pod.condition("PodScheduled") is None
             for name in pod.claim_names:
-                users.setdefault((pod.key[0], name), []).append(pod)
-        return users
+                pods = waiting.get((namespace, name))
+                if pods is None:
+                    pods = waiting[namespace, name] = ClaimWaiters([])
+                if len(pods.first) < MOST_PODS:
+                    pods.first.append(pod)
+                if is_bound and pods.bound is None:
+                    pods.bound = pod
+                if is_untried and pods.untried is None:
+                    pods.untried = pod
+        return waiting
 
     @cached_property
     def events(self) -> Mapping[tuple[str, str], Sequence[Value]]:
@@ -129,6 +150,15 @@ class StuckSearch:
             return self.knows("Node")
         ready = find_condition(named.status.conditions, READY)
         return ready is not None and ready.status != "True"
+
+
+@dataclass(slots=True)
+class ClaimWaiters:
+    """Of the pods that wait for a claim: the first ones, one with a node, and one never tried."""
+
+    first: list[HangingPod]
+    bound: HangingPod | None = None
+    untried: HangingPod | None = None
 
 
 class _Pool(NamedTuple):
