@@ -5,6 +5,7 @@ was in force, namespace by namespace. Repeating the command is harmless.
 """
 
 import argparse
+import shlex
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -200,7 +201,8 @@ def _describe(switched: Switched) -> Iterator[str]:
     if owned:
         yield f"    drawbridge off --recreate  # {count_noun(len(owned), 'pod')} with an owner"
     for pod in bare[:_MOST_SHOWN]:
-        namespace, name = (get_value(dict(pod), ("metadata", key)) for key in ("namespace", "name"))
+        path = (get_value(dict(pod), ("metadata", key)) for key in ("namespace", "name"))
+        namespace, name = (shlex.quote(f"{each}") for each in path)
         yield (
             f"    kubectl -n {namespace} get pod {name} -o yaml | drawbridge undo -f - "
             "| kubectl replace --force -f -"

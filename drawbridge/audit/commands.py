@@ -20,16 +20,17 @@ MAX_NAMES: Final = 20
 
 def set_mode(namespaces: Iterable[str], mode: str) -> str:
     """Return the command that opts namespaces in or out; an empty mode removes the label."""
-    change = f"{TRANSLATE_LABEL}={mode} --overwrite" if mode else f"{TRANSLATE_LABEL}-"
+    change = f"{TRANSLATE_LABEL}={shlex.quote(mode)} --overwrite" if mode else f"{TRANSLATE_LABEL}-"
     return f"kubectl label namespace {shlex.join(namespaces)} {change}"
 
 
 def install_driver(driver: str, release: str = "") -> str:
     """Return the command that installs a driver only on nodes that moved, or changes a release."""
-    selector = f"kubeletPlugin.nodeSelector.{_VALUE}={driver}"
+    selector = shlex.quote(f"kubeletPlugin.nodeSelector.{_VALUE}={driver}")
     named = shlex.quote(release) if release else _release(driver)
     reuse = " --reuse-values" if release else ""
-    return f"helm upgrade --install {named} <chart of {driver}>{reuse} --set '{selector}'"
+    chart = f"<chart of {shlex.quote(driver)}>"
+    return f"helm upgrade --install {named} {chart}{reuse} --set {selector}"
 
 
 def remove_driver(driver: str) -> str:
@@ -48,7 +49,8 @@ def _release(driver: str) -> str:
 
 def label_nodes(names: Iterable[str], driver: str | None) -> str:
     """Return the command that lets a driver run on nodes; None removes the label."""
-    change = f"{DEVICES_LABEL}-" if driver is None else f"{DEVICES_LABEL}={driver} --overwrite"
+    value = "" if driver is None else shlex.quote(driver)
+    change = f"{DEVICES_LABEL}={value} --overwrite" if value else f"{DEVICES_LABEL}-"
     return f"kubectl label nodes {shlex.join(names)} {change}"
 
 

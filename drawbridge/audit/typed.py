@@ -5,6 +5,7 @@ that move have an annotation which says so, and whether they were cordoned befor
 """
 
 import json
+import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -71,8 +72,8 @@ def begin(moving: Moving) -> Iterator[Typed]:
     for names, state in ((opened, OPEN), (moving.cordoned, CORDONED)):
         if names:
             yield Typed(
-                f"kubectl annotate nodes {join(names)} {MOVING_ANNOTATION}={moving.driver},{state}"
-                " --overwrite"
+                f"kubectl annotate nodes {join(names)} {MOVING_ANNOTATION}="
+                f"{shlex.quote(moving.driver)},{state} --overwrite"
             )
 
 
@@ -118,7 +119,7 @@ def swap(moving: Moving) -> Iterator[Typed]:
     yield from _wait_for_plugin(moving, "-qv")
     yield from _delete_daemons(moving)
     yield Typed(
-        f"kubectl label nodes {named} {DEVICES_LABEL}={moving.driver} --overwrite",
+        f"kubectl label nodes {named} {DEVICES_LABEL}={shlex.quote(moving.driver)} --overwrite",
         lambda cluster: cluster.swap(moving.nodes),
     )
     yield Typed(wait_for_driver(moving.nodes, moving.driver), is_check=True)
@@ -126,10 +127,15 @@ def swap(moving: Moving) -> Iterator[Typed]:
 
 def _wait_for_plugin(moving: Moving, how: str) -> Iterator[Typed]:
     """Yield the commands that wait until `grep` finds what the plugin offers, or does not."""
-    names = "|".join(name.replace(".", "[.]") for name in moving.replaced)
+    names = "|".join(map(_match_name, moving.replaced))
     for node in moving.nodes if names else ():
         read = f'kubectl get node {join([node])} -o jsonpath="{{.status.allocatable}}"'
         yield Typed(_until(f'{read} | grep {how}E "({names}).:.[1-9]"'), is_check=True)
+
+
+def _match_name(name: str) -> str:
+    """Return a pattern of a resource name without characters that mean something to a shell."""
+    return re.sub(r"[^\w/-]", lambda odd: "[.]" if odd[0] == "." else ".", name)
 
 
 def _delete_daemons(moving: Moving) -> Iterator[Typed]:
@@ -178,7 +184,7 @@ def wait_for_driver(nodes: Sequence[str], driver: str) -> str:
 def _find_slices(nodes: Sequence[str], driver: str, no: str = "") -> str:
     return " && ".join(
         f"{no}kubectl get resourceslices --field-selector spec.nodeName={join([node])},"
-        f"spec.driver={driver} -o name | grep -q ."
+        f"spec.driver={shlex.quote(driver)} -o name | grep -q ."
         for node in nodes
     )
 
@@ -304,8 +310,7 @@ def wait_for_admission(namespace: str, units: Mapping[str, int], *, translates: 
     overrides = json.dumps({"spec": {"containers": [container]}}, separators=(",", ":"))
     dry = "--restart=Never --dry-run=server -o yaml"
     made = f"kubectl -n {shlex.quote(namespace)} run probe --image=probe {dry}"
-    text = overrides.replace('"', '\\"')
-    probe = f'{made} --overrides="{text}"'
+    probe = f"{made} --overrides={shlex.quote(overrides)}"
     if translates:
         shows = f'{probe} 2>&1 | grep -qE "resourceClaims|denied|forbidden"'
     else:
