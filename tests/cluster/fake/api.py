@@ -21,6 +21,7 @@ from typing import Any, Self
 from aiohttp import web
 
 from tests.cluster.fake import port_forward
+from tests.cluster.fake.rights import Rights
 from tests.cluster.fake.server import Server
 from tests.cluster.fake.status import RefusedError
 from tests.cluster.fake.trouble import Seen, Trouble
@@ -32,9 +33,10 @@ MOST = 3 * 1024 * 1024
 class FakeApi(Server):
     """One API server on loopback; an async context manager.
 
-    `tokens`, where set, who may ask; `requests` is everything that was asked; `forwards` are the
-    local ports that the ports of pods are forwarded to, and `forwarded_bytes`, where set, is how
-    much of what a pod sends passes before the connection is lost.
+    `tokens`, where set, who may ask, and `rights` for what; `requests` is everything that was
+    asked; `forwards` are the local ports that the ports of pods are forwarded to, and
+    `forwarded_bytes`, where set, is how much of what a pod sends passes before the connection is
+    lost.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class FakeApi(Server):
         self._news = asyncio.Event()
         super().__init__(version=version, watch_list=watch_list)
         self.tokens: set[str] | None = None
+        self.rights: Rights | None = None
         self.requests: list[Seen] = []
         self.forwards: dict[tuple[str, int], int] = {}
         self.forwarded_bytes: int | None = None
@@ -241,6 +244,8 @@ class FakeApi(Server):
         token = seen.headers.get("Authorization", "").removeprefix("Bearer ")
         if self.tokens is not None and token not in self.tokens:
             raise RefusedError(401, "Unauthorized")
+        if self.rights is not None:
+            self.rights.check(seen)
 
     def _meant(self, seen: Seen) -> list[Trouble]:
         meant = [trouble for trouble in self._troubles if trouble.meets(seen)]
