@@ -124,7 +124,7 @@ def _read_sources(
     """
     yield from read_sources(options.filename, streams.stdin)
     if not options.filename and options.context is not None:
-        yield read_live_workloads(options, _asks_devices)
+        yield from read_live_workloads(options, _asks_devices)
 
 
 def _asks_devices(value: dict[str, Value]) -> bool:

@@ -198,4 +198,4 @@ def _read_sources(
 ) -> Iterator[Source | LocatedFinding]:
     yield from read_sources(options.filename, streams.stdin)
     if options.context is not None:
-        yield read_live_workloads(options, lambda value: bool(undo_object(value, "").edits))
+        yield from read_live_workloads(options, lambda value: bool(undo_object(value, "").edits))

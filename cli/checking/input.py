@@ -63,7 +63,7 @@ def read_check_input(
         return None
     read = [*read_documents(options.filename, streams.stdin, recognize_slices())]
     try:
-        cluster = _read_cluster(options, streams)
+        cluster = _read_cluster(options, streams, findings)
     except ClusterReadError as error:
         findings.append(error.located)
         return None
@@ -104,7 +104,9 @@ def _load_configurations(
     return [load_configuration(each) for each in find_among_objects(documents)]
 
 
-def _read_cluster(options: argparse.Namespace, streams: Streams) -> _ReadCluster:
+def _read_cluster(
+    options: argparse.Namespace, streams: Streams, findings: list[LocatedFinding]
+) -> _ReadCluster:
     """Read the objects of the cluster, its version, and whether it serves DeviceTaintRules."""
     if options.context is None:
         files = sort_documents(read_documents(options.cluster, streams.stdin))
@@ -116,8 +118,8 @@ def _read_cluster(options: argparse.Namespace, streams: Streams) -> _ReadCluster
             resources.CLAIMS, resources.NAMESPACES, resources.RESOURCE_QUOTAS,
             resources.NETWORKS,
         )  # fmt: skip
-        values = await live_cluster.list_kinds(session, needed, optional)
-        rules = await live_cluster.list_taint_rules(session)
+        values = await live_cluster.list_kinds(session, needed, optional, findings)
+        rules = await live_cluster.list_taint_rules(session, findings)
         from_files = read_documents(options.cluster, streams.stdin)
         documents = (*live_cluster.as_documents([*values, *(rules or ())]), *from_files)
         return _ReadCluster(sort_documents(documents), await session.version(), rules is not None)

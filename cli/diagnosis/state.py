@@ -7,6 +7,7 @@ not read is an `Unread` with the reason, and the other parts are read anyway.
 import argparse
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -61,6 +62,13 @@ _NEIGHBOUR_NAMES: Final = (
 _NEIGHBOURS: Final = (
     f"app.kubernetes.io/name in ({_NEIGHBOUR_NAMES})",
     f"app in ({_NEIGHBOUR_NAMES})",
+)
+_NEIGHBOUR_KINDS: Final = (
+    resources.CLUSTER_POLICIES,
+    resources.GPU_CLUSTERS,
+    resources.MACHINE_DEPLOYMENTS,
+    resources.MACHINE_POOLS,
+    resources.NODE_POOLS,
 )
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 # The status of a request without the permission, or for a kind that the server does not have.
@@ -305,11 +313,14 @@ async def _read_neighbours(session: "Session") -> Neighbours | Unread:
         if isinstance(listed, Unread):
             return listed
         deployments |= {f"{get_value(each, ('metadata', 'uid'))}": each for each in listed}
-    policies = await live_cluster.list_kinds(session, (), (resources.CLUSTER_POLICIES,))
-    clusters = await live_cluster.list_kinds(session, (), (resources.GPU_CLUSTERS,))
-    groups = (resources.MACHINE_DEPLOYMENTS, resources.MACHINE_POOLS, resources.NODE_POOLS)
-    node_groups = await live_cluster.list_kinds(session, (), groups)
-    return Neighbours([*deployments.values()], policies, clusters, node_groups)
+    others: list[list[dict[str, Value]]] = []
+    for kind in _NEIGHBOUR_KINDS:
+        served = await _if_readable(live_cluster.list_if_served(session, kind), "list", kind)
+        if isinstance(served, Unread):
+            return served
+        others.append(served)
+    policies, clusters, *groups = others
+    return Neighbours([*deployments.values()], policies, clusters, [*chain.from_iterable(groups)])
 
 
 async def _if_readable(reading: Awaitable[T], verb: str, resource: Resource) -> T | Unread:

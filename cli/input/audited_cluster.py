@@ -14,7 +14,6 @@ from cli.input.files import read_values
 from cli.input.stuck_objects import find_stuck_in_files, find_stuck_live, list_failures
 from cli.terminal.streams import Streams
 from drawbridge.agreement.scope import decide_namespace_scope
-from drawbridge.api_error import ApiError
 from drawbridge.audit.managed import find_manager
 from drawbridge.audit.objects import AuditedNamespace, AuditedObjects, namespace_of, text_at
 from drawbridge.audit.workloads import FAILED_CREATE
@@ -145,13 +144,8 @@ async def _list(
     fields: str = "",
 ) -> Sequence[Value]:
     """List a kind; nothing if the cluster lacks it, or if one may not read it, with a finding."""
-    listing = live_cluster.list_objects(session, kind, namespace, fields)
-    try:
-        return await live_cluster.read_if_allowed(listing, findings) or ()
-    except ApiError as error:
-        if not error.not_found:
-            raise
-        return ()
+    listing = live_cluster.list_if_served(session, kind, namespace, fields)
+    return await live_cluster.read_if_allowed(listing, findings) or ()
 
 
 def _sort(

@@ -8,6 +8,7 @@ from cli.input.cluster_objects import ClusterObjects, sort_documents
 from cli.input.files import read_documents
 from cli.terminal.streams import Streams
 from drawbridge.cluster import resources
+from drawbridge.documents.document import LocatedFinding
 from drawbridge.facts.gather import FactsInput
 from drawbridge.facts.networks import read_network
 
@@ -30,11 +31,11 @@ def read_objects(
         kinds = (resources.NODES, resources.CLASSES, resources.SLICES)
         of_namespaces = (resources.NAMESPACES, resources.LOCAL_QUEUES)
         optional = (resources.NETWORKS, *(of_namespaces if namespaces else ()))
-        values = await live_cluster.list_kinds(session, kinds, optional)
+        unread: list[LocatedFinding] = []
+        values = await live_cluster.list_kinds(session, kinds, optional, unread)
         from_files = read_documents(options.cluster, streams.stdin)
-        return sort_documents(
-            (*live_cluster.as_documents(values), *from_files)
-        ), await session.version()
+        documents = live_cluster.as_documents(values)
+        return sort_documents((*unread, *documents, *from_files)), await session.version()
 
     return live_cluster.run_with_session(options, read)
 

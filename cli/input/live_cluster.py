@@ -105,25 +105,37 @@ async def list_kinds(
     session: "Session",
     needed: Iterable["Resource"],
     optional: Iterable["Resource"],
+    findings: list[LocatedFinding],
     namespace: str = "",
 ) -> list[dict[str, Value]]:
-    """List all objects of these kinds; of optional ones those that the cluster has and shows."""
+    """List all objects of these kinds; add a finding for an optional one that is forbidden."""
     values = [each for kind in needed for each in await list_objects(session, kind, namespace)]
     for kind in optional:
-        try:
-            values += await list_objects(session, kind, namespace)
-        except ApiError as error:
-            if not (error.not_found or error.code == 403):
-                raise
+        listing = list_if_served(session, kind, namespace)
+        values += await read_if_allowed(listing, findings) or ()
     return values
 
 
-async def list_taint_rules(session: "Session") -> list[dict[str, Value]] | None:
+async def list_if_served(
+    session: "Session", resource: "Resource", namespace: str = "", fields: str = ""
+) -> list[dict[str, Value]]:
+    """List all objects of a kind; none if the API server does not have the kind."""
+    try:
+        return await list_objects(session, resource, namespace, fields)
+    except ApiError as error:
+        if not error.not_found:
+            raise
+        return []
+
+
+async def list_taint_rules(
+    session: "Session", findings: list[LocatedFinding]
+) -> list[dict[str, Value]] | None:
     """List the DeviceTaintRules that the user may read; None if the API server serves none."""
     from drawbridge.cluster.discovery import find_taint_rules  # noqa: PLC0415  # loaded on demand
 
     served = await find_taint_rules(session)
-    return None if served is None else await list_kinds(session, (), (served,))
+    return None if served is None else await list_kinds(session, (), (served,), findings)
 
 
 async def read_if_allowed(reading: Awaitable[T], findings: list[LocatedFinding]) -> T | None:

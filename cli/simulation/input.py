@@ -301,8 +301,8 @@ def read_live_cluster(options: argparse.Namespace, streams: Streams) -> Simulate
 
     async def read(session: "Session") -> SimulatedCluster:
         findings: list[LocatedFinding] = []
-        values = await _read_objects(session, options)
-        rules = await live_cluster.list_taint_rules(session)
+        values = await _read_objects(session, options, findings)
+        rules = await live_cluster.list_taint_rules(session, findings)
         pods = None
         if options.pods:
             pods = await live_cluster.read_if_allowed(_list_bound_pods(session), findings)
@@ -338,8 +338,10 @@ async def _list_bound_pods(session: "Session") -> list[dict[str, Value]]:
     return await live_cluster.list_objects(session, resources.PODS, fields=fields)
 
 
-async def _read_objects(session: "Session", options: argparse.Namespace) -> list[dict[str, Value]]:
+async def _read_objects(
+    session: "Session", options: argparse.Namespace, findings: list[LocatedFinding]
+) -> list[dict[str, Value]]:
     needed = [resources.NODES, resources.CLASSES, resources.SLICES, resources.CLAIMS]
     if options.preempt:
         needed += [resources.PRIORITY_CLASSES, resources.DISRUPTION_BUDGETS]
-    return await live_cluster.list_kinds(session, needed, (resources.TEMPLATES,))
+    return await live_cluster.list_kinds(session, needed, (resources.TEMPLATES,), findings)

@@ -1,13 +1,13 @@
 """Reads the workloads of a namespace as manifests, for `translate` and `undo` with `--context`."""
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from cli.input import live_cluster
 from cli.translation.manifest_text import join_documents, print_each
 from drawbridge.cluster import resources
-from drawbridge.documents.document import Source
+from drawbridge.documents.document import LocatedFinding, Source
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.report.workloads import KINDS
@@ -25,22 +25,29 @@ _SET_BY_SERVER: Final = ("creationTimestamp", "generation", "managedFields", "re
 Wanted = Callable[[dict[str, Value]], bool]
 
 
-def read_live_workloads(options: argparse.Namespace, wanted: Wanted) -> Source:
-    """Read the workloads that no other object controls; raises ClusterReadError."""
+def read_live_workloads(
+    options: argparse.Namespace, wanted: Wanted
+) -> Iterator[Source | LocatedFinding]:
+    """Yield the workloads that no other object controls, and the kinds that are forbidden.
+
+    Raises ClusterReadError.
+    """
+    unread: list[LocatedFinding] = []
     values = live_cluster.run_with_session(
-        options, lambda session: _list_workloads(session, options.namespace or "", wanted)
+        options, lambda session: _list_workloads(session, options.namespace or "", wanted, unread)
     )
-    return Source(_CLUSTER, join_documents(print_each(values)))
+    yield from unread
+    yield Source(_CLUSTER, join_documents(print_each(values)))
 
 
 async def _list_workloads(
-    session: "Session", namespace: str, wanted: Wanted
+    session: "Session", namespace: str, wanted: Wanted, unread: list[LocatedFinding]
 ) -> list[dict[str, Value]]:
     # Those of Kubernetes exist in every cluster; the kinds of others have domains as groups.
     own = [each for each in _WORKLOADS if "." not in each.group]
     others = [each for each in _WORKLOADS if "." in each.group]
     where = namespace or session.namespace
-    listed = await live_cluster.list_kinds(session, (*own, resources.PODS), others, where)
+    listed = await live_cluster.list_kinds(session, (*own, resources.PODS), others, unread, where)
     return [_manifest(each) for each in listed if not _is_owned(each) and wanted(each)]
 
 

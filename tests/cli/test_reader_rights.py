@@ -6,6 +6,7 @@ Each command runs on an API server that authorizes as drawbridge-reader may.
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -79,6 +80,36 @@ def test_the_roles_of_a_reader_suffice_for_every_command_that_reads_a_cluster(
     # `doctor` tries what it may, with dry runs.
     assert [each for each in rights.denied if not each.startswith("create ")] == []
     assert "Unreadable]" not in printed.out + printed.err
+
+
+@pytest.mark.parametrize(
+    ("words", "resource", "told"),
+    [
+        ("check -f FOLDER --context", "devicetaintrules", "PartUnreadable"),
+        ("check -f FOLDER --context", "resourcequotas", "PartUnreadable"),
+        ("simulate -f FOLDER --claims gpu --context", "devicetaintrules", "PartUnreadable"),
+        ("config facts --context", "network-attachment-definitions", "PartUnreadable"),
+        ("translate -f FOLDER --context", "localqueues", "PartUnreadable"),
+        ("translate -n default --context", "jobsets", "PartUnreadable"),
+        ("undo -n default --context", "jobsets", "PartUnreadable"),
+        ("doctor --context", "nodepools", "you may not list nodepools"),
+    ],
+)
+def test_what_a_command_may_not_read_is_said(
+    tmp_path: Path, words: str, resource: str, told: str
+) -> None:
+    rights = Rights([_without(each, resource) for each in READER], NAMESPACE)
+    printed = run(tmp_path, rights, *words.split())
+    assert any(resource in each for each in rights.denied)
+    assert told in printed.out + printed.err
+
+
+def _without(role: dict[str, Any], resource: str) -> dict[str, Any]:
+    rules = [
+        {**rule, "resources": [each for each in rule["resources"] if each != resource]}
+        for rule in role["rules"]
+    ]
+    return {**role, "rules": rules}
 
 
 def _list_rights(*verbs: str) -> Iterator[tuple[str, str]]:
