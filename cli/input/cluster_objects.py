@@ -18,7 +18,7 @@ from drawbridge.dra.decode import Reader
 from drawbridge.dra.gates import version_of_kubelets
 from drawbridge.dra.nodes import Node, node_reader
 from drawbridge.dra.slices import Slice, WholeSliceReader, slice_reader
-from drawbridge.dra.taints import DeviceTaintRule, read_taint_rules, taint_rule_reader
+from drawbridge.dra.taints import DeviceTaintRule, find_ignored_fields, taint_rule_reader
 from drawbridge.finding import Finding
 
 T = TypeVar("T")
@@ -139,9 +139,11 @@ def _decode_into(objects: list[T], reader: Reader[T]) -> _Decode:
 
 
 def _decode_rules_into(rules: list[DeviceTaintRule], reader: Reader[DeviceTaintRule]) -> _Decode:
-    def decode(value: object, _: int) -> tuple[Finding, ...]:
-        decoded = read_taint_rules(value, reader)
-        rules.extend(decoded.objects)
-        return decoded.findings
+    def decode(value: object, ordinal: int) -> tuple[Finding, ...]:
+        decoded = reader.read(value, ordinal=ordinal)
+        if isinstance(decoded, tuple):
+            return decoded
+        rules.append(decoded)
+        return find_ignored_fields(decoded)
 
     return decode

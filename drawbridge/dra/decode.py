@@ -4,9 +4,9 @@ A valid object is decoded in one pass. An invalid object is walked a second time
 with its path. Any input results in objects or findings, never in an exception.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -19,9 +19,6 @@ T = TypeVar("T")
 
 # Errors of msgspec for bytes that are not JSON or UTF-8, are too deeply nested or mistyped.
 UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError, TypeError)
-
-# Bounds the memory and time for a list of invalid objects.
-MAX_LIST_FINDINGS = 5000
 
 # A cluster has some hundred distinct quantities, and a hostile driver any number of them.
 MAX_CACHED_QUANTITIES: Final = 4096
@@ -55,23 +52,6 @@ class Object(msgspec.Struct, frozen=True, rename="camel"):
 
     metadata: Metadata
     api_version: str = ""
-    kind: str = ""
-
-
-class ReadResult(NamedTuple, Generic[T]):
-    """The valid objects of a list, and the findings for the others."""
-
-    objects: tuple[T, ...]
-    findings: tuple[Finding, ...]
-
-
-class _List(msgspec.Struct, rename="camel"):
-    items: list[msgspec.Raw] | None = None
-    api_version: str = ""
-    kind: str = ""
-
-
-class _Kind(msgspec.Struct):
     kind: str = ""
 
 
@@ -133,27 +113,6 @@ class Reader(Generic[T]):
                 return (codes.UNREADABLE_JSON.at("", f"{error}", object=about),)
         return self._convert(raw, version, ordinal)
 
-    def read_many(self, raw: object) -> ReadResult[T]:
-        """Read one object or a list of objects. An invalid item does not affect other items."""
-        listed = _decode_list(raw)
-        if listed is None:
-            return _collect([self.read(raw)])
-        if listed.kind == "List":
-            # A List can contain any kind. Skip items of other kinds.
-            numbered = (
-                (i, item)
-                for i, item in enumerate(listed.items or (), 1)
-                if _kind(item) in ("", self.kind)
-            )
-            return _collect(self.read(item, ordinal=i) for i, item in numbered)
-        if listed.kind not in ("", f"{self.kind}List"):
-            message = f"kind is {listed.kind}, expected {self.kind}List"
-            return ReadResult((), (codes.WRONG_KIND.at("kind", message),))
-        return _collect(
-            self.read(item, version=listed.api_version, ordinal=i)
-            for i, item in enumerate(listed.items or (), 1)
-        )
-
     def _decode(self, raw: bytes | bytearray | memoryview | msgspec.Raw, version: str) -> Any:  # noqa: ANN401  # an instance of a shape
         """Decode in one pass. Return None on any error; `_convert` finds the errors."""
         shape = self.shapes.get(version or self.newest)
@@ -202,47 +161,3 @@ class Reader(Generic[T]):
             parts = (self.kind, namespace if isinstance(namespace, str) else "", metadata["name"])
             return "/".join(filter(None, parts))
         return self.kind if ordinal is None else f"{self.kind}#{ordinal}"
-
-
-def _decode_list(raw: object) -> _List | None:
-    """Return the undecoded items of a list; None if the input is not a list."""
-    try:
-        if isinstance(raw, bytes | bytearray | memoryview):
-            listed = msgspec.json.decode(raw, type=_List)
-        elif isinstance(raw, Mapping) and isinstance(raw.get("items"), list | None):
-            header = {key: raw[key] for key in ("kind", "apiVersion") if key in raw}
-            listed = msgspec.convert(header, _List)
-            listed.items = raw.get("items")
-        else:
-            return None
-    except UNDECODABLE:
-        return None
-    return listed if listed.items is not None or listed.kind.endswith("List") else None
-
-
-def _kind(item: object) -> str:
-    """Return the kind of an item; empty if it is unknown."""
-    if isinstance(item, Mapping):
-        kind = item.get("kind")
-        return kind if isinstance(kind, str) else ""
-    try:
-        return msgspec.json.decode(item, type=_Kind).kind if isinstance(item, msgspec.Raw) else ""
-    except UNDECODABLE:
-        return ""
-
-
-def _collect(results: Iterable[T | tuple[Finding, ...]]) -> ReadResult[T]:
-    objects: list[T] = []
-    findings: list[Finding] = []
-    for result in results:
-        if not isinstance(result, tuple):
-            objects.append(result)
-            continue
-        findings += result
-        if len(findings) >= MAX_LIST_FINDINGS:
-            message = (
-                f"there are more than {MAX_LIST_FINDINGS} errors; the remaining items are not read"
-            )
-            findings.append(codes.MORE_ERRORS.at("items", message))
-            break
-    return ReadResult(tuple(objects), tuple(findings))

@@ -14,7 +14,6 @@ from drawbridge.dra.decode import (
     Object,
     QuantityDecoder,
     Reader,
-    ReadResult,
 )
 from drawbridge.dra.device import CounterSet, Device, Int64, NodeSelector
 from drawbridge.dra.shared_values import SharedValues
@@ -146,11 +145,6 @@ class WholeSliceReader:
 def read_slice(raw: object) -> Slice | tuple[Finding, ...]:
     """Read one slice of any API version from JSON bytes or a dict."""
     return slice_reader().read(raw)
-
-
-def read_slices(raw: object) -> ReadResult[Slice]:
-    """Read a slice, a ResourceSliceList, or the slices of a List, each item separately."""
-    return slice_reader().read_many(raw)
 
 
 def _convert(wire: Any) -> Slice:  # noqa: ANN401  # one of the wire types above

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from drawbridge.dra import codes
-from drawbridge.dra.decode import Object, Reader, ReadResult
+from drawbridge.dra.decode import Object, Reader
 from drawbridge.dra.device import Device, Int64, Taint
 from drawbridge.finding import Finding
 from drawbridge.names import SELECTS_ALL_ANNOTATION
@@ -87,16 +87,8 @@ def _convert(wire: _Rule) -> DeviceTaintRule:
     return DeviceTaintRule(metadata.name, spec.taint, spec.device_selector, says_all)
 
 
-def read_taint_rules(
-    raw: object, reader: Reader[DeviceTaintRule] | None = None
-) -> ReadResult[DeviceTaintRule]:
-    """Read one rule or a list. Returns warnings for rules with unsupported fields."""
-    read = (reader or taint_rule_reader()).read_many(raw)
-    warnings = [finding for rule in read.objects for finding in _unsupported_fields(rule)]
-    return ReadResult(read.objects, (*read.findings, *warnings))
-
-
-def _unsupported_fields(rule: DeviceTaintRule) -> tuple[Finding, ...]:
+def find_ignored_fields(rule: DeviceTaintRule) -> tuple[Finding, ...]:
+    """Return a warning for each field that narrows a rule and is not supported."""
     selector = rule.selector or TaintSelector()
     dropped = {"deviceClassName": selector.device_class_name, "selectors": selector.selectors}
     return tuple(

@@ -12,7 +12,7 @@ from drawbridge.dra.gates import Gates
 from drawbridge.dra.inventory import build_inventory
 from drawbridge.dra.nodes import node_reader
 from drawbridge.dra.slices import read_slice
-from drawbridge.dra.taints import read_taint_rules
+from drawbridge.dra.taints import find_ignored_fields, taint_rule_reader
 from drawbridge.finding import Finding
 from drawbridge.solver.answers import FailureKind, Solution, SolverResult
 from drawbridge.solver.deviations import Deviations
@@ -45,12 +45,13 @@ def sure(read: T | tuple[Finding, ...]) -> T:
 
 def world_of(scenario: Json, deviations: Deviations) -> World:
     """Slices, classes and rules as our rooms read them."""
-    rules = read_taint_rules({"kind": "DeviceTaintRuleList", "items": scenario["rules"]})
-    if rules.findings:
-        raise UnreadableError(str(rules.findings))
+    reader = taint_rule_reader()
+    rules = [sure(reader.read(one)) for one in scenario["rules"]]
+    if ignored := [finding for one in rules for finding in find_ignored_fields(one)]:
+        raise UnreadableError(str(ignored))
     slices = [sure(read_slice(encoded(one))) for one in scenario["slices"]]
     classes = [sure(read_class(encoded(one))) for one in scenario["classes"]]
-    stock = build_inventory(slices, rules.objects, on(scenario))
+    stock = build_inventory(slices, rules, on(scenario))
     return World(stock, {one.metadata.name: one for one in classes}, deviations=deviations)
 
 

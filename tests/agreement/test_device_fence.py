@@ -37,7 +37,7 @@ from drawbridge.dra.device import Taint
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
-from drawbridge.dra.taints import DeviceTaintRule, read_taint_rules
+from drawbridge.dra.taints import DeviceTaintRule, taint_rule_reader
 from drawbridge.names import LEAVING_POOLS_ANNOTATION
 from tests.agreement.fence_parts import NAMESPACE, installed, part
 from tests.tables import every_row
@@ -167,9 +167,8 @@ def test_more_pools_than_an_expression_can_have_are_a_problem(size: int, problem
 def test_a_rule_taints_the_devices_of_one_pool() -> None:
     made = make_rule(POOL)
     document = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceTaintRule", **made}
-    read = read_taint_rules(document)
-    assert read.objects == fence_rules([POOL])
-    assert not read.findings
+    read = taint_rule_reader().read(document)
+    assert (read,) == fence_rules([POOL])
     assert made["spec"]["deviceSelector"] == {"driver": POOL.driver, "pool": POOL.name}
     assert rule_name(POOL) != rule_name(PoolID(POOL.driver, "a"))
 

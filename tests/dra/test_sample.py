@@ -8,7 +8,7 @@ import pytest
 from drawbridge.dra.attributes import NUMA_NODE, PCIE_ROOT, attribute_value, find_attribute
 from drawbridge.dra.inventory import Inventory, build_inventory
 from drawbridge.dra.nodes import Node, node_reader
-from drawbridge.dra.slices import slice_reader
+from drawbridge.dra.slices import Slice, slice_reader
 from tests.tables import read_yaml_documents
 
 FOLDER = Path(__file__).parents[2] / "examples" / "inventory"
@@ -26,9 +26,9 @@ def documents(path: Path) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def sample(objects: list[dict[str, Any]]) -> Inventory:
     reader = slice_reader()
-    read = [reader.read_many(each) for each in objects if each["kind"] == "ResourceSlice"]
-    assert not [finding for each in read for finding in each.findings]
-    return build_inventory(one for each in read for one in each.objects)
+    read = [reader.read(each) for each in objects if each["kind"] == "ResourceSlice"]
+    assert not [each for each in read if isinstance(each, tuple)]
+    return build_inventory(each for each in read if isinstance(each, Slice))
 
 
 @pytest.fixture(scope="module")

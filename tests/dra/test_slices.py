@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drawbridge.dra.decode import MAX_LIST_FINDINGS
 from drawbridge.dra.decode_errors import MAX_FINDINGS as MAX_IN_ONE
 from drawbridge.dra.quantity import Quantity, parse
-from drawbridge.dra.slices import Slice, read_slice, read_slices, slice_reader
+from drawbridge.dra.slices import Slice, read_slice, slice_reader
 from drawbridge.finding import Finding
 from tests.tables import every_row, read_yaml
 
@@ -113,58 +112,6 @@ def test_equal_quantities_are_one_object_within_a_reader() -> None:
     assert first is second
 
 
-# --- lists
-
-
-@pytest.mark.parametrize("form", ["dict", "bytes"])
-def test_an_invalid_item_does_not_affect_other_items(form: str) -> None:
-    items: list[Any] = [good("a"), good("b", driver=1), {"metadata": {}}, good("c")]
-    for item in items:
-        item.pop("apiVersion", None)
-        item.pop("kind", None)
-    raw = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSliceList", "items": items}
-    read = read_slices(json.dumps(raw).encode() if form == "bytes" else raw)
-    assert [each.name for each in read.objects] == ["a", "c"]
-    assert [(finding.object, finding.path) for finding in read.findings] == [
-        ("ResourceSlice/b", "spec.driver"),
-        ("ResourceSlice#3", "metadata.name"),
-        ("ResourceSlice#3", "spec"),
-    ]
-
-
-def test_items_have_the_version_of_their_list() -> None:
-    item = good(devices=[{"name": "x", "basic": {"bindsToNode": True}}])
-    del item["apiVersion"]
-    raw = {"apiVersion": "resource.k8s.io/v1beta1", "kind": "ResourceSliceList", "items": [item]}
-    for form in (raw, json.dumps(raw).encode()):
-        (read,) = read_slices(form).objects
-        assert read.devices[0].binds_to_node
-
-
-def test_a_list_can_contain_other_kinds() -> None:
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
-    raw = {"apiVersion": "v1", "kind": "List", "items": [pod, good("a"), good("b", driver=1)]}
-    for form in (raw, json.dumps(raw).encode()):
-        read = read_slices(form)
-        assert [each.name for each in read.objects] == ["a"]
-        assert [finding.path for finding in read.findings] == ["spec.driver"]
-
-
-def test_a_list_of_another_kind_is_rejected() -> None:
-    raw = {"apiVersion": "v1", "kind": "PodList", "items": [{}]}
-    assert [finding.code for finding in read_slices(raw).findings] == ["WrongKind"]
-
-
-def test_an_empty_list_is_valid() -> None:
-    raw = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSliceList", "items": None}
-    for form in (raw, json.dumps(raw).encode(), raw | {"items": []}):
-        assert read_slices(form) == ((), ())
-
-
-def test_a_single_slice_is_a_list_of_one() -> None:
-    assert [each.name for each in read_slices(json.dumps(good("a")).encode()).objects] == ["a"]
-
-
 # --- anything else
 
 MALFORMED = {
@@ -187,14 +134,13 @@ MALFORMED = {
 
 @every_row("raw", MALFORMED.values(), ids=MALFORMED.keys())
 def test_malformed_bytes_result_in_findings(raw: bytes) -> None:
-    assert read_slices(raw).findings
     assert told(raw)
 
 
 @given(st.binary(max_size=60))
 def test_any_bytes_result_in_slices_or_findings(raw: bytes) -> None:
-    read = read_slices(raw)
-    assert read.objects or read.findings
+    read = read_slice(raw)
+    assert isinstance(read, Slice) or read
 
 
 odd = st.recursive(
@@ -247,10 +193,20 @@ def test_findings_of_a_hostile_object_are_limited() -> None:
     assert findings[-1].code == "MoreErrors"
 
 
-def test_findings_of_a_hostile_list_are_limited() -> None:
-    read = read_slices({"kind": "ResourceSliceList", "items": [0] * 50_000})
-    assert len(read.findings) == MAX_LIST_FINDINGS + 1
-    assert read.findings[-1].code == "MoreErrors"
+def test_an_object_without_a_name_is_named_by_its_place() -> None:
+    reader = slice_reader()
+    places = [reader.read({"metadata": {}}, ordinal=3), reader.read({"metadata": {"name": "b"}})]
+    named = [each[0].object for each in places if isinstance(each, tuple)]
+    assert named == ["ResourceSlice#3", "ResourceSlice/b"]
+
+
+def test_a_slice_without_a_version_has_that_of_the_reading() -> None:
+    item = good(devices=[{"name": "x", "basic": {"bindsToNode": True}}])
+    del item["apiVersion"]
+    for form in (item, json.dumps(item).encode()):
+        read = slice_reader().read(form, version="resource.k8s.io/v1beta1")
+        assert isinstance(read, Slice)
+        assert read.devices[0].binds_to_node
 
 
 def test_a_reader_can_be_reused() -> None:

@@ -15,8 +15,9 @@ from drawbridge.dra.taints import (
     DeviceTaintRule,
     TaintSelector,
     Toleration,
+    find_ignored_fields,
     first_untolerated,
-    read_taint_rules,
+    taint_rule_reader,
 )
 from tests.tables import every_row, read_yaml
 
@@ -46,11 +47,17 @@ SLICES = [
 ]
 
 
+def read_rule(raw: object) -> DeviceTaintRule:
+    read = taint_rule_reader().read(raw)
+    assert isinstance(read, DeviceTaintRule), read
+    return read
+
+
 @every_row("case", TABLE["rules"], ids=lambda case: case["name"])
 def test_a_rule_taints_the_devices_it_selects(case: dict[str, Any]) -> None:
-    read = read_taint_rules(rule("r", "k", case["selector"]))
-    assert not read.findings
-    built = build_inventory(SLICES, taint_rules=read.objects)
+    read = read_rule(rule("r", "k", case["selector"]))
+    assert not find_ignored_fields(read)
+    built = build_inventory(SLICES, taint_rules=[read])
     tainted = [
         f"{slice_.driver}/{slice_.pool}/{device.name}"
         for slice_ in built.slices
@@ -88,26 +95,24 @@ def test_rules_have_no_effect_if_the_gate_is_disabled() -> None:
 def test_rules_of_every_version_are_decoded(version: str) -> None:
     raw = rule("r", "k", {"driver": "a"}) | {"apiVersion": f"resource.k8s.io/{version}"}
     for form in (raw, json.dumps(raw).encode()):
-        read = read_taint_rules(form)
-        assert read.objects == (
-            DeviceTaintRule("r", Taint("k", "NoExecute"), TaintSelector(driver="a")),
-        )
+        expected = DeviceTaintRule("r", Taint("k", "NoExecute"), TaintSelector(driver="a"))
+        assert read_rule(form) == expected
 
 
 def test_alpha_fields_of_a_rule_are_reported() -> None:
     selector = {"deviceClassName": "c", "selectors": [{"cel": {"expression": "true"}}]}
-    read = read_taint_rules(rule("r", "k", selector))
-    assert [(finding.code, finding.path) for finding in read.findings] == [
+    ignored = find_ignored_fields(read_rule(rule("r", "k", selector)))
+    assert [(finding.code, finding.path) for finding in ignored] == [
         ("TaintRuleNarrowed", "spec.deviceSelector.deviceClassName"),
         ("TaintRuleNarrowed", "spec.deviceSelector.selectors"),
     ]
-    assert len(read.objects) == 1
 
 
 def test_a_rule_without_a_taint_is_a_finding() -> None:
     raw = rule("r", "k", {})
     del raw["spec"]["taint"]["effect"]
-    read = read_taint_rules(raw)
-    assert [(finding.path, finding.object) for finding in read.findings] == [
+    read = taint_rule_reader().read(raw)
+    assert isinstance(read, tuple)
+    assert [(finding.path, finding.object) for finding in read] == [
         ("spec.taint.effect", "DeviceTaintRule/r")
     ]

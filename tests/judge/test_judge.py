@@ -10,8 +10,8 @@ from drawbridge.cel.dra import Selectors
 from drawbridge.dra.classes import DeviceClass, read_class
 from drawbridge.dra.compatibility import Declaration, UnsetGroups
 from drawbridge.dra.gates import NEWEST
-from drawbridge.dra.slices import Slice, read_slice, read_slices
-from drawbridge.dra.taints import read_taint_rules
+from drawbridge.dra.slices import Slice, read_slice, slice_reader
+from drawbridge.dra.taints import DeviceTaintRule, taint_rule_reader
 from drawbridge.finding import Finding
 from drawbridge.judge.slices import checks as slices
 from drawbridge.judge.slices import classes, codes
@@ -136,7 +136,8 @@ def test_whom_taint_rules_select(case: YamlValue) -> None:
         }
         for rule in case["rules"]
     ]
-    read = [rule for each in raw for rule in read_taint_rules(each).objects]
+    reader = taint_rule_reader()
+    read = [rule for each in raw if isinstance(rule := reader.read(each), DeviceTaintRule)]
     assert len(read) == len(raw)
     findings = [*judge_taint_rules(read)]
     expected = [(code, f"DeviceTaintRule/{name}", path) for code, name, path in case["found"]]
@@ -298,9 +299,9 @@ SPECS = st.fixed_dictionaries(
 )
 def test_any_slices_can_be_judged(specs: YamlValue, unset: UnsetGroups, version: str) -> None:
     items = [{"metadata": {"name": name}, "spec": spec} for name, spec in specs]
-    listed = {"kind": "ResourceSliceList", "apiVersion": f"resource.k8s.io/{version}"}
-    read = read_slices(listed | {"items": items})
-    for slice_ in slices.judge_slices(read.objects, unset):
+    reader = slice_reader()
+    read = [reader.read(each, version=f"resource.k8s.io/{version}") for each in items]
+    for slice_ in slices.judge_slices([s for s in read if isinstance(s, Slice)], unset):
         assert isinstance(slice_, Finding)
         assert slice_.message
         assert slice_.remedy

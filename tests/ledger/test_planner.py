@@ -16,7 +16,7 @@ from drawbridge.dra.classes import DeviceClass, read_class
 from drawbridge.dra.gates import Gates, gates_of_version
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice, read_slice
-from drawbridge.dra.taints import DeviceTaintRule, read_taint_rules
+from drawbridge.dra.taints import DeviceTaintRule, taint_rule_reader
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.planner import Planner
 from drawbridge.solver import solve as module
@@ -191,11 +191,12 @@ class Remembering(RuleBasedStateMachine):
     def a_rule_taints(self, name: str, there: bool) -> None:  # noqa: FBT001  # drawn
         self.planner.remove(DeviceTaintRule, "t")
         spec = {"deviceSelector": {"pool": name}, "taint": {"key": "k", "effect": "NoSchedule"}}
-        read = read_taint_rules(
+        read = taint_rule_reader().read(
             {"apiVersion": "resource.k8s.io/v1", "metadata": {"name": "t"}, "spec": spec}
         )
+        assert isinstance(read, DeviceTaintRule)
         if there:
-            self.planner.update(read.objects[0])
+            self.planner.update(read)
 
     @rule(
         uid=st.sampled_from("ab"),

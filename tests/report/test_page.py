@@ -49,9 +49,9 @@ HOSTILE = (
 
 
 def read_all(reader: Reader[T], values: Iterable[YamlValue]) -> tuple[T, ...]:
-    read = reader.read_many({"apiVersion": "v1", "kind": "List", "items": [*values]})
-    assert not read.findings
-    return tuple(read.objects)
+    read = [reader.read(each) for each in values]
+    assert not [each for each in read if isinstance(each, tuple)]
+    return tuple(each for each in read if not isinstance(each, tuple))
 
 
 def read_objects(case: YamlValue) -> PageObjects:

@@ -8,7 +8,7 @@ AKS, CoreWeave, Koordinator.
 import random
 from typing import Any, Final, NamedTuple
 
-from drawbridge.dra.slices import Slice, read_slices
+from drawbridge.dra.slices import Slice, read_slice
 from tests.tables import YamlValue
 
 OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
@@ -89,7 +89,7 @@ class Machine(NamedTuple):
         """The slice of the node's driver."""
         nvidia = self.model.vendor == "nvidia"
         driver = "gpu.nvidia.com" if nvidia else "gpu.amd.com"
-        (read,) = read_slices(
+        read = read_slice(
             {
                 "apiVersion": "resource.k8s.io/v1",
                 "kind": "ResourceSlice",
@@ -101,7 +101,8 @@ class Machine(NamedTuple):
                     "devices": [_device(self, number) for number in range(self.count)],
                 },
             }
-        ).objects
+        )
+        assert isinstance(read, Slice), read
         return read
 
 

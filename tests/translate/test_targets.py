@@ -14,7 +14,7 @@ from drawbridge.config.target import Target
 from drawbridge.dra.claim import Claim, read_claim
 from drawbridge.dra.device import Device
 from drawbridge.dra.gates import VERSIONS
-from drawbridge.dra.slices import slice_reader
+from drawbridge.dra.slices import Slice, slice_reader
 from drawbridge.dra.validation import validate_devices
 from drawbridge.facts.model import Product
 from drawbridge.translate.legacy.asks import Ask, DeviceUser, VfSettings
@@ -185,8 +185,9 @@ def samples() -> Iterator[tuple[str, Device]]:
     for path in sorted(SAMPLES.glob("*.yaml")):
         for raw in read_yaml_documents(path.read_text("utf-8")):
             if raw and raw["kind"] == "ResourceSlice":
-                for obj in reader.read_many(raw).objects:
-                    yield from ((obj.driver, device) for device in obj.devices)
+                obj = reader.read(raw)
+                assert isinstance(obj, Slice)
+                yield from ((obj.driver, device) for device in obj.devices)
 
 
 def test_containers_get_their_requests() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from drawbridge.dra.device import Device
 from drawbridge.dra.gates import gates_of_version
 from drawbridge.dra.nodes import Node
-from drawbridge.dra.slices import Slice, read_slices
+from drawbridge.dra.slices import Slice, read_slice
 from drawbridge.facts.gather import FactsInput, GatheredFacts, gather_facts
 from drawbridge.facts.model import Facts
 from e2e.nodes.family import CLASSES, FAMILIES
@@ -33,7 +33,8 @@ def slices_of_node(node: str, shape: str, driver: str, mode: str = "") -> tuple[
 
 
 def _read(raw: dict[str, Any]) -> Slice:
-    (read,) = read_slices(raw).objects
+    read = read_slice(raw)
+    assert isinstance(read, Slice), read
     return read
 
 
