@@ -30,7 +30,6 @@ _REFUSED: Final = re.compile(
     re.DOTALL,
 )
 _MAX_NOTE: Final = 300
-_MAX_SELECTOR: Final = 2_000
 _ENDS: Final = ("Complete", "Failed")  # conditions of a Job
 # Waits for a node, was given to one, or has ended.
 _WAITS, _RUNS, _ENDED = range(3)
@@ -155,9 +154,7 @@ def add_owners(
         is_over = _is_over(workload)
         wanted = 0 if is_over else sum(_count_wanted(workload, place) for place in places)
         if owner in first:
-            entry = entries[first[owner]]
-            selector = _select_pods(workload)
-            entries[first[owner]] = replace(entry, wanted=wanted, pod_selector=selector)
+            entries[first[owner]] = replace(entries[first[owner]], wanted=wanted)
         if owner in first or is_over:
             continue
         for place in places:
@@ -187,15 +184,6 @@ def _is_over(workload: Value) -> bool:
     conditions = map(as_mapping, as_list(get_value(workload, ("status", "conditions"))))
     ended = any(e.get("type") in _ENDS and e.get("status") == "True" for e in conditions)
     return ended and text_at(workload, "kind") == "Job"
-
-
-def _select_pods(workload: Value) -> str:
-    """Return the labels of the pods of a DaemonSet as kubectl takes them; empty if unknown."""
-    selector = as_mapping(get_value(workload, ("spec", "selector")))
-    labels = as_mapping(selector.get("matchLabels"))
-    if text_at(workload, "kind") != "DaemonSet" or selector.get("matchExpressions"):
-        return ""
-    return ",".join(f"{key}={text}" for key, text in labels.items())[:_MAX_SELECTOR]
 
 
 def _without_pods(key: _Key, outcome: PodOutcome, wanted: int) -> WorkloadAudit:
