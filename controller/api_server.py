@@ -9,9 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.protocols import Gauge, ObjectReference, ObjectStore, Reporter, Unstructured
+from controller.protocols import Gauge, ObjectReference
 from drawbridge.api_error import ApiError
-from drawbridge.cluster.client import ResourceClient
 from drawbridge.cluster.errors import NotLeadingError, UnreachableError
 from drawbridge.cluster.event_series import InvolvedObject
 from drawbridge.cluster.events import EventRecorder
@@ -40,10 +39,6 @@ GAUGES: Final = {
     Gauge.MOVING_NODES: metrics.MOVING_NODES,
     Gauge.BUNDLES_MISSING: metrics.BUNDLES_MISSING,
 }
-
-
-# The reconcilers know the client of a resource by this protocol.
-_STORE: type[ObjectStore] = ResourceClient[Unstructured]
 
 
 class EventReporter:
@@ -79,9 +74,6 @@ class EventReporter:
     def set_gauge(self, gauge: Gauge, value: float) -> None:
         """Set a gauge to its current value."""
         GAUGES[gauge].set(value)
-
-
-_REPORTER: type[Reporter] = EventReporter
 
 
 def report_result(reconciler: str, error: Exception | None) -> None:

@@ -106,31 +106,22 @@ class ControllerCaches(CacheSet):
         )
         return [msgspec.json.decode(raw) for raw in raws]
 
-    def own_webhook_configuration(self) -> Unstructured | None:
-        """Return Drawbridge's own mutating webhooks; None if they do not exist."""
-        cached = self.webhooks.get(WEBHOOK_CONFIGURATION)
-        return None if cached is None else msgspec.json.decode(cached.raw)
-
     def read_pod_webhook(self) -> Unstructured | None:
-        """Return the same as `own_webhook_configuration`, decoded once. Callers do not change it.
+        """Return Drawbridge's own mutating webhooks, decoded once. Callers do not change them.
 
-        The scope of every pod depends on it.
+        The scope of every pod depends on them.
         """
         cached = self.webhooks.get(WEBHOOK_CONFIGURATION)
         return None if cached is None else cached.value
 
-    def own_validating_configuration(self) -> Unstructured | None:
-        """Return Drawbridge's own validating webhooks; None if they do not exist."""
-        cached = self.validating.get(WEBHOOK_CONFIGURATION)
-        return None if cached is None else msgspec.json.decode(cached.raw)
-
     def injected_configurations(self) -> list[Unstructured]:
         """Return the webhook configurations whose webhooks need the bundle of the CA."""
         names = (WEBHOOK_CONFIGURATION, JUDGE_CONFIGURATION)
-        configurations = (self.own_webhook_configuration(), *map(self._read_validating, names))
+        configurations = (self.read_pod_webhook(), *map(self.read_validating, names))
         return [each for each in configurations if each is not None]
 
-    def _read_validating(self, name: str) -> Unstructured | None:
+    def read_validating(self, name: str = WEBHOOK_CONFIGURATION) -> Unstructured | None:
+        """Return validating webhooks of Drawbridge; None if they do not exist."""
         cached = self.validating.get(name)
         return None if cached is None else msgspec.json.decode(cached.raw)
 

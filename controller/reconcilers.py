@@ -279,8 +279,8 @@ class Reconcilers:
         }
         deployments = self._store(DEPLOYMENTS, self._context.namespace)
         live = LiveWebhooks(
-            self._caches.own_webhook_configuration,
-            self._caches.own_validating_configuration,
+            self._caches.read_pod_webhook,
+            self._caches.read_validating,
             lambda: deployments.read(WEBHOOK_DEPLOYMENT),
         )
         return MatchConditionReconciler(
