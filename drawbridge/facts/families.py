@@ -1,5 +1,6 @@
 """The driver families of a cluster: the known ones, and those that the Configuration declares."""
 
+import functools
 from collections.abc import Mapping
 from typing import Final
 
@@ -26,15 +27,42 @@ def find_family(target: Target) -> Family | None:
     return BY_SHORT_NAME.get(target.family) if target.family else BY_DRIVER.get(target.driver)
 
 
+class _Declared:
+    """The parts of a frozen Configuration that declare families, as a key: by identity."""
+
+    __slots__ = ("legacy", "targets")
+
+    def __init__(self, configuration: Configuration) -> None:
+        self.targets, self.legacy = configuration.targets, configuration.legacy
+
+    def __hash__(self) -> int:
+        return hash((id(self.targets), id(self.legacy)))
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, _Declared)
+            and other.targets is self.targets
+            and other.legacy is self.legacy
+        )
+
+
 def known_families(configuration: Configuration) -> Mapping[str, Family]:
-    """Return the families by driver, including the drivers that the configuration declares."""
+    """Return the families by driver, including the drivers that the configuration declares.
+
+    Results are cached: callers ask for each resource name of each node.
+    """
+    return _known_families(_Declared(configuration))
+
+
+@functools.lru_cache(maxsize=16)
+def _known_families(declared: _Declared) -> Mapping[str, Family]:
     families = dict(BY_DRIVER)
     # An entry with a kind describes the driver; others only add names.
-    for target in sorted(configuration.targets, key=lambda each: each.kind is None):
+    for target in sorted(declared.targets, key=lambda each: each.kind is None):
         family = families.get(target.driver) or _declared_family(target)
         names = (*family.legacy_names, *map(str, target.names))
         families[target.driver] = msgspec.structs.replace(family, legacy_names=names)
-    legacy = configuration.legacy
+    legacy = declared.legacy
     if not legacy.renames and not legacy.networks:
         return families
     return {driver: _with_own_names(family, legacy) for driver, family in families.items()}
