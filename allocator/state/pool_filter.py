@@ -8,9 +8,7 @@ from drawbridge.agreement.owned_pools import (
     PoolOwner,
     decide_node,
     decide_pool,
-    drivers_by_resource,
     find_local_pool,
-    find_withheld_drivers,
 )
 from drawbridge.config.model import Configuration
 from drawbridge.config.placement import owned_pools
@@ -19,6 +17,7 @@ from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
 from drawbridge.facts.families import known_families
 from drawbridge.facts.model import Facts
+from drawbridge.facts.withheld import drivers_by_resource, find_withheld_drivers
 
 
 def make_pool_filter(

@@ -25,7 +25,6 @@ from drawbridge.config.model import Configuration, OwnedPool
 from drawbridge.config.placement import owned_pools, selecting_entries
 from drawbridge.dra.counted import count_noun, join_words, list_some
 from drawbridge.dra.device import Taint
-from drawbridge.dra.families import Family, allocates_by
 from drawbridge.dra.generations import current_slices
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node
@@ -33,9 +32,9 @@ from drawbridge.dra.similar_names import suggest
 from drawbridge.dra.slices import Slice
 from drawbridge.facts.families import known_families
 from drawbridge.facts.model import ClassFacts
-from drawbridge.facts.served_names import registered_resources
+from drawbridge.facts.withheld import drivers_by_resource, find_withheld_drivers
 from drawbridge.finding import Finding
-from drawbridge.names import DUAL_LABEL, OWNED_TAINT
+from drawbridge.names import OWNED_TAINT
 
 # The taint that keeps pods of other schedulers off owned nodes.
 FENCE: Final = Taint(OWNED_TAINT, "NoSchedule")
@@ -363,36 +362,3 @@ def report_missing_drivers(
 def _list_nodes(names: Sequence[str]) -> str:
     noun = "node" if len(names) == 1 else "nodes"
     return f"{noun} {list_some(names, _MAX_NAMED_NODES, 'node')}"
-
-
-def drivers_by_resource(classes: Iterable[ClassFacts]) -> dict[str, frozenset[str]]:
-    """Return the drivers whose devices classes with an extended resource name select, by name."""
-    drivers: dict[str, frozenset[str]] = {}
-    for device_class in classes:
-        if device_class.extended:
-            drivers[device_class.extended] = drivers.get(device_class.extended, frozenset()).union(
-                device_class.drivers
-            )
-    return drivers
-
-
-def find_withheld_drivers(
-    node: Node,
-    families: Mapping[str, Family],
-    extended: Mapping[str, frozenset[str]],
-    held: Iterable[str] = (),
-) -> frozenset[str]:
-    """Return the drivers whose devices on a node a device plugin allocates, or may have allocated.
-
-    The allocator does not use their devices. `extended` is a result of `drivers_by_resource`, and
-    `held` has the names that pods of the node hold from plugins. The controller keeps the label of
-    a dual node until the last pod with a device of the plugin has ended.
-    """
-    if DUAL_LABEL in node.labels:
-        named = (driver for driver, family in families.items() if family.plugin_names)
-        return frozenset(named).union(*extended.values())
-    drivers: set[str] = set()
-    for name in registered_resources(node).union(held):
-        drivers.update(driver for driver, family in families.items() if allocates_by(family, name))
-        drivers.update(extended.get(name, ()))
-    return frozenset(drivers)

@@ -22,7 +22,6 @@ from drawbridge.dra.inventory import Inventory, PoolCache, PoolID, is_device_for
 from drawbridge.dra.nodes import Node, NodeSelectorError
 from drawbridge.dra.quantity import Quantity
 from drawbridge.facts.model import Amount
-from drawbridge.names import DUAL_LABEL
 
 # Capacities per product. Further capacities are ignored to bound the size of a product.
 MAX_CAPACITIES = 16
@@ -78,7 +77,6 @@ class DriverCounts:
 
     devices: int = 0
     nodes: int = 0
-    dual: int = 0
     honoring: int = 0  # nodes on which Koordinator honors GPU partitions
     place: int = MAX_PLACE  # among the drivers of a node, the one with most devices first
     # The nodes that publish an attribute, by full name and type, and a capacity.
@@ -236,7 +234,6 @@ def _count_node(
         of_driver = cluster.drivers[driver]
         of_driver.nodes += 1
         of_driver.place = min(of_driver.place, place)
-        of_driver.dual += DUAL_LABEL in node.labels
         of_driver.honoring += node.labels.get(_PARTITION_POLICY) == _HONOR
     cluster.nodes.append(NodeDevices(node, counted, locations, frozenset(drivers)))
 

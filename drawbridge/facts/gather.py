@@ -60,7 +60,9 @@ from drawbridge.facts.served_names import (
     name_table,
 )
 from drawbridge.facts.shapes import shape_table
+from drawbridge.facts.withheld import drivers_by_resource, find_withheld_drivers
 from drawbridge.finding import Finding
+from drawbridge.names import DUAL_LABEL
 
 # Size limit of each table in bytes of JSON. All tables together stay below 256 KiB.
 MAX_TABLE_BYTES: Final = {
@@ -142,7 +144,7 @@ def gather_facts(
     rows = _mark_single(rows, offers)
     omitted: dict[str, int] = {}
     server = describe_cluster(gates, keeps)
-    drivers = _drivers(cluster, families, omitted)
+    drivers = _drivers(cluster, families, omitted, drivers_by_resource(rows))
     shapes = shape_table(cluster.nodes, _list_own_numa(drivers, families, server))
     facts = Facts(
         cluster=server,
@@ -256,17 +258,27 @@ def _products(
 
 
 def _drivers(
-    cluster: ClusterDevices, families: Mapping[str, Family], omitted: dict[str, int]
+    cluster: ClusterDevices,
+    families: Mapping[str, Family],
+    omitted: dict[str, int],
+    extended: Mapping[str, frozenset[str]],
 ) -> list[Driver]:
     kinds = {each: families[each].kind for each in cluster.drivers if each in families}
     nodes = Counter(
         kind for each in cluster.nodes for kind in {kinds.get(name, "") for name in each.drivers}
     )
+    labelled = [each for each in cluster.nodes if DUAL_LABEL in each.node.labels]
+    dual = Counter(
+        driver
+        for each in labelled
+        for driver in each.drivers & find_withheld_drivers(each.node, families, extended)
+    )
     rows = []
     for name, published in sorted(cluster.drivers.items()):
         kind = kinds.get(name, "")
         single = bool(kind) and is_single(published.nodes, nodes[kind])
-        rows.append(replace(_driver(name, published, kind, omitted), single=single))
+        row = _driver(name, published, kind, omitted)
+        rows.append(replace(row, dual=dual[name], single=single))
     return rows
 
 
@@ -283,7 +295,6 @@ def _driver(name: str, published: DriverCounts, kind: str, omitted: dict[str, in
         kind=kind,
         devices=published.devices,
         nodes=published.nodes,
-        dual=published.dual,
         attributes=attributes,
         partial=tuple(
             each for each in attributes if not nearly_all(by_nodes[each], published.nodes)

@@ -12,7 +12,6 @@ from drawbridge.agreement.owned_pools import (
     decide_node,
     decide_pool,
     find_unfenced_nodes,
-    find_withheld_drivers,
     report_all_unfenced,
     report_closed_nodes,
     report_disagreement,
@@ -28,6 +27,7 @@ from drawbridge.dra.nodes import Node
 from drawbridge.dra.quantity import parse
 from drawbridge.dra.slices import Slice
 from drawbridge.facts.families import known_families
+from drawbridge.facts.withheld import find_withheld_drivers
 from tests.agreement.bridge_configuration import configured
 from tests.tables import every_row, load_cases
 
@@ -237,10 +237,29 @@ def test_a_name_of_which_a_node_still_has_a_capacity_withholds_its_driver() -> N
     assert "gpu.nvidia.com" in drivers
 
 
-def test_the_label_of_a_dual_node_withholds_every_driver_that_a_plugin_can_serve() -> None:
+def test_the_label_of_a_dual_node_without_names_withholds_each_driver_of_a_plugin() -> None:
     labelled = Node("n", {"drawbridge.dev/dual": "true"})
     drivers = find_withheld_drivers(labelled, KNOWN, EXTENDED)
     assert {"gpu.nvidia.com", "gpu.amd.com", "gpu.example.com"} <= drivers
+    assert "dra.net" not in drivers
+
+
+@every_row("name", ["nvidia.com/gpu", "koordinator.sh/rdma", "example.com/gpu"])
+@every_row("how", ["served", "stopped", "gone", "held"])
+def test_the_label_of_a_dual_node_withholds_the_drivers_of_names_on_it(name: str, how: str) -> None:
+    labelled = Node(
+        "n",
+        {"drawbridge.dev/dual": "true"},
+        allocatable={name: parse("1" if how == "served" else "0")} if how != "held" else {},
+        stopped=(name,) if how == "stopped" else (),
+    )
+    drivers = find_withheld_drivers(labelled, KNOWN, EXTENDED, [name] if how == "held" else [])
+    expected = {
+        "nvidia.com/gpu": {"gpu.nvidia.com", "hami-core-gpu.project-hami.io"},
+        "koordinator.sh/rdma": {"dra.net"},
+        "example.com/gpu": {"gpu.example.com"},
+    }
+    assert drivers == expected[name]
 
 
 def test_shared_pools_of_owned_drivers_are_reported_by_name() -> None:

@@ -1,10 +1,10 @@
 """What is left and what is translated, from whole clusters: nodes with plugins, slices and classes.
 
 A case has `nodes`: for each node the names that a plugin advertises (`plugins`), its `slices` as
-`driver mode`, its `shape`, and whether HAMi registers it; `classes` with the names that they map; a
-`version` and `gates` that differ from its defaults; `open` lists the classes whose fleets are not
-closed. A pod has a list of `limits`, one for each container. `claims` are the classes of its
-requests, `codes` the findings.
+`driver mode`, its `shape`, whether HAMi registers it, and whether it has the label of a `dual`
+node; `classes` with the names that they map; a `version` and `gates` that differ from its defaults;
+`open` lists the classes whose fleets are not closed. A pod has a list of `limits`, one for each
+container. `claims` are the classes of its requests, `codes` the findings.
 """
 
 from pathlib import Path
@@ -16,6 +16,7 @@ from drawbridge.dra.nodes import Node
 from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Severity
+from drawbridge.names import DUAL_LABEL
 from drawbridge.translate.pods import make_context, translate
 from e2e.nodes.family import CLASSES
 from tests.facts import clusters
@@ -34,7 +35,8 @@ def gates(case: YamlValue) -> Gates:
 
 def node(name: str, described: YamlValue) -> Node:
     annotations = {"hami.io/node-nvidia-register": "[]"} if described.get("hami") else {}
-    return clusters.node(name, described.get("plugins", {}), annotations=annotations)
+    labels = {DUAL_LABEL: "true"} if described.get("dual") else {}
+    return clusters.node(name, described.get("plugins", {}), labels, annotations=annotations)
 
 
 def facts(case: YamlValue) -> Facts:

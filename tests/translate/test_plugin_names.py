@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import lists, sampled_from
 
-from drawbridge.agreement.owned_pools import find_withheld_drivers
 from drawbridge.config.model import Configuration, Legacy
 from drawbridge.config.string_formats import NetworkName, ResourceName
 from drawbridge.dra.families import FAMILIES
 from drawbridge.facts.families import known_families
 from drawbridge.facts.gather import FactsInput, gather_facts
+from drawbridge.facts.withheld import find_withheld_drivers
 from drawbridge.translate.legacy.read import find_dialects, read_pod
 from drawbridge.translate.pods import make_context, translate
 from tests.facts import clusters

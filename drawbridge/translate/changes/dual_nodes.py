@@ -4,14 +4,14 @@ The controller labels such nodes. The default scheduler does not consider the pl
 the pod gets a required node affinity that excludes the label.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
 from drawbridge.config.model import Configuration
 from drawbridge.documents.paths import Path, format_path, get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.counted import count_noun
-from drawbridge.dra.families import Family, served_names
+from drawbridge.dra.families import served_names
 from drawbridge.facts.families import known_families
 from drawbridge.facts.model import Driver, Facts, ResourceFacts
 from drawbridge.finding import Finding
@@ -61,19 +61,7 @@ def find_dual_sources(
         )
     )
     names = tuple(each for each in facts.names if each.nodes and each.name in wanted)
-    return names or tuple(_held(drivers, facts, families))
-
-
-def _held(
-    drivers: Collection[str], facts: Facts, families: Mapping[str, Family]
-) -> Iterator[Driver]:
-    """Yield those of the drivers whose devices pods may still hold from a plugin."""
-    extended = {driver for each in facts.classes if each.extended for driver in each.drivers}
-    for driver in facts.drivers:
-        family = families.get(driver.name)
-        named = (family is not None and family.plugin_names) or driver.name in extended
-        if driver.dual and named and driver.name in drivers:
-            yield driver
+    return names or tuple(each for each in facts.drivers if each.dual and each.name in drivers)
 
 
 def avoid_dual_nodes(patch: Patch) -> None:
