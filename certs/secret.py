@@ -21,11 +21,10 @@ from certs.authority import (
     read_authority,
     read_certificates,
 )
-from drawbridge.names import CA_SECRET
+from drawbridge.names import CA_SECRET, MANAGED_BY
 
 T = TypeVar("T")
 JSONObject = dict[str, Any]
-OWNER_LABELS: Final[Mapping[str, str]] = {"app.kubernetes.io/managed-by": "drawbridge"}
 _BUNDLE: Final = "ca.crt"
 _CURRENT: Final = ("tls.crt", "tls.key")
 _UPCOMING: Final = ("next.crt", "next.key")
@@ -77,7 +76,7 @@ def read_secret(value: Mapping[str, Any] | None) -> SecretReading:
 def is_written_elsewhere(value: Mapping[str, Any]) -> bool:
     """Whether a Secret has content, and not our label."""
     labels = (value.get("metadata") or {}).get("labels") or {}
-    return bool(value.get("data")) and not OWNER_LABELS.items() <= labels.items()
+    return bool(value.get("data")) and not MANAGED_BY.items() <= labels.items()
 
 
 def _is_foreign(value: Mapping[str, Any], current: Authority | None) -> bool:
@@ -131,6 +130,6 @@ def compose_secret(authorities: Authorities, live: Mapping[str, Any] | None) -> 
 def fill_secret(secret: Mapping[str, Any], data: Mapping[str, str]) -> JSONObject:
     """Return a Secret with this data and our label; keeps what else it has."""
     metadata = dict(secret["metadata"])
-    metadata["labels"] = {**(metadata.get("labels") or {}), **OWNER_LABELS}
+    metadata["labels"] = {**(metadata.get("labels") or {}), **MANAGED_BY}
     encoded = {name: base64.b64encode(text.encode()).decode() for name, text in data.items()}
     return {**secret, "metadata": metadata, "data": encoded}

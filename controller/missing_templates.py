@@ -55,6 +55,7 @@ from drawbridge.api_error import ApiError
 from drawbridge.brief import BriefRuns, CutShort
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
+from drawbridge.ledger.pods import FINISHED
 from drawbridge.names import USED_ANNOTATION
 from drawbridge.process.forked import (
     ForkEndedError,
@@ -67,7 +68,6 @@ from drawbridge.translate.changes.template import ClaimTemplate
 from drawbridge.translate.pods import TranslationContext
 
 NAME: Final = "templates"
-_FINISHED_PHASES: Final = ("Succeeded", "Failed")
 # No watch event shows that a quota has free capacity again or that a policy changed.
 _RETRY_SECONDS: Final = 5.0
 _PAUSE_FACTOR: Final = 5
@@ -438,7 +438,7 @@ def _has_owned_template(pod: WatchedPod) -> bool:
 
 
 def _is_pending(pod: WatchedPod) -> bool:
-    finished = pod.metadata.deletion_timestamp is not None or pod.status.phase in _FINISHED_PHASES
+    finished = pod.metadata.deletion_timestamp is not None or pod.status.phase in FINISHED
     return not finished and _has_owned_template(pod)
 
 

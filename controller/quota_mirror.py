@@ -48,11 +48,10 @@ from drawbridge.api_error import ApiError
 from drawbridge.dra.quantity import valid_quantity
 from drawbridge.dra.quota import DEVICES, REQUESTS
 from drawbridge.finding import Finding
-from drawbridge.names import MIRRORED_QUOTA, QUOTA_CLASSES_ANNOTATION
+from drawbridge.names import MANAGED_BY, MIRRORED_QUOTA, QUOTA_CLASSES_ANNOTATION
 from drawbridge.translate.pods import TranslationContext
 
 NAME: Final = "quota"
-MANAGED_LABELS: Final[Mapping[str, str]] = {"app.kubernetes.io/managed-by": "drawbridge"}
 _LIMITS: Final = "limits."
 # This entry limits nothing. Any change of the limits makes the quota controller count again.
 RECOUNT: Final = "count/recounts.drawbridge.dev"
@@ -76,7 +75,7 @@ def reduce_quota(quota: WatchedQuota) -> WatchedQuota:
     hard, used = quota.spec.hard or {}, quota.status.used or {}
     named = sorted(filter(_is_about_devices, hard))[:MAX_ENTRIES_OF_REDUCED]
     labels = quota.metadata.labels or {}
-    own = {key: text for key, text in labels.items() if MANAGED_LABELS.get(key) == text}
+    own = {key: text for key, text in labels.items() if MANAGED_BY.get(key) == text}
     scoped = {"matchExpressions": ()} if quota.spec.scope_selector else None
     classes = (quota.metadata.annotations or {}).get(QUOTA_CLASSES_ANNOTATION, "")
     is_noted = own and 0 < len(classes) <= _MAX_CLASSES_TEXT
@@ -437,7 +436,7 @@ class QuotaMirrorReconciler:
 
 def _is_own(quota: WatchedQuota) -> bool:
     labels = quota.metadata.labels or {}
-    return quota.metadata.name == MIRRORED_QUOTA and MANAGED_LABELS.items() <= labels.items()
+    return quota.metadata.name == MIRRORED_QUOTA and MANAGED_BY.items() <= labels.items()
 
 
 def _is_written(plan: MirrorPlan, quota: WatchedQuota | None) -> bool:
@@ -484,7 +483,7 @@ def _compose_quota(namespace: str, plan: MirrorPlan) -> Unstructured:
         "metadata": {
             "name": MIRRORED_QUOTA,
             "namespace": namespace,
-            "labels": dict(MANAGED_LABELS),
+            "labels": dict(MANAGED_BY),
             "annotations": {QUOTA_CLASSES_ANNOTATION: classes},
         },
         "spec": {"hard": {key: f"{amount}" for key, amount in plan.hard.items()}},

@@ -27,13 +27,13 @@ from controller.watched_objects import PartialObject, WatchedPod
 from drawbridge.agreement.owned_templates import has_owned_name, is_exclusively_owned
 from drawbridge.agreement.template_objects import format_time
 from drawbridge.api_error import ApiError
+from drawbridge.ledger.pods import FINISHED
 from drawbridge.names import USED_ANNOTATION
 
 NAME: Final = "janitor"
 UNUSED: Final = timedelta(days=1)
 # Most pods follow their template within seconds. A pod that does not was rejected or abandoned.
 NEVER_USED: Final = timedelta(minutes=15)
-_FINISHED_PHASES: Final = ("Succeeded", "Failed")
 
 _Templates = list[WatchedObject[PartialObject]]
 
@@ -62,7 +62,7 @@ def _is_unused(template: PartialObject, now: datetime) -> bool:
 def referenced_templates(value: Unstructured) -> frozenset[str]:
     """Return the names of the templates that a pod refers to; none if it has finished."""
     pod = msgspec.convert(value, WatchedPod, strict=False)
-    return frozenset(() if pod.status.phase in _FINISHED_PHASES else pod.template_names)
+    return frozenset(() if pod.status.phase in FINISHED else pod.template_names)
 
 
 class TemplateGarbageCollector:

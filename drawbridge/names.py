@@ -1,5 +1,6 @@
 """The names of Drawbridge's labels, annotations and objects in a cluster."""
 
+from collections.abc import Mapping
 from typing import Final
 
 API_VERSION: Final = "drawbridge.dev/v1alpha1"
@@ -60,6 +61,9 @@ PROBE_ANNOTATION: Final = "drawbridge.dev/probe"
 SERVES_ANNOTATION: Final = "drawbridge.dev/serves"
 # On the mirrored quota: the classes whose claims count for a legacy name.
 QUOTA_CLASSES_ANNOTATION: Final = "drawbridge.dev/quota-classes"
+
+# On what a process writes for itself.
+MANAGED_BY: Final[Mapping[str, str]] = {"app.kubernetes.io/managed-by": "drawbridge"}
 
 # The field manager of every write. A template with another manager is not only Drawbridge's.
 FIELD_MANAGER: Final = "drawbridge"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from drawbridge.cluster.session import Session
 
 T = TypeVar("T")
-_SOURCE = "<cluster>"
+SOURCE: Final = "<cluster>"
 PAGE_SIZE: Final = 500
 _LIST_ATTEMPTS: Final = 4
 
@@ -152,4 +152,4 @@ async def read_if_allowed(reading: Awaitable[T], findings: list[LocatedFinding])
 def as_documents(values: Iterable[Mapping[str, Value]]) -> list[Document]:
     """Convert objects to the documents that commands read from files."""
     document = {"apiVersion": "v1", "kind": "List", "items": [*values]}
-    return list(read_objects(Source(_SOURCE, msgspec.json.encode(document))))
+    return list(read_objects(Source(SOURCE, msgspec.json.encode(document))))

@@ -15,7 +15,6 @@ from drawbridge.report.workloads import KINDS
 if TYPE_CHECKING:
     from drawbridge.cluster.session import Session
 
-_CLUSTER: Final = "<cluster>"
 _WORKLOADS: Final = tuple(
     resources.Resource(each.group, each.version, each.plural, each.kind) for each in KINDS
 )
@@ -37,7 +36,7 @@ def read_live_workloads(
         options, lambda session: _list_workloads(session, options.namespace or "", wanted, unread)
     )
     yield from unread
-    yield Source(_CLUSTER, join_documents(print_each(values)))
+    yield Source(live_cluster.SOURCE, join_documents(print_each(values)))
 
 
 async def _list_workloads(

@@ -8,10 +8,9 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from drawbridge.agreement.template_objects import MANAGED_BY
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
-from drawbridge.names import FIELD_MANAGER, TEMPLATE_PREFIX, USED_ANNOTATION
+from drawbridge.names import FIELD_MANAGER, MANAGED_BY, TEMPLATE_PREFIX, USED_ANNOTATION
 from drawbridge.translate.changes.template import make_template
 
 _NAME: Final = re.compile(rf"{re.escape(TEMPLATE_PREFIX)}[0-9a-f]{{32}}")

@@ -8,11 +8,9 @@ from drawbridge.agreement.admission_codes import CLAIM_FIELD_DROPPED, TEMPLATE_R
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.finding import Finding
-from drawbridge.names import USED_ANNOTATION
+from drawbridge.names import MANAGED_BY, USED_ANNOTATION
 from drawbridge.translate.changes.template import ClaimTemplate, has_same_content
 
-# Watches select templates by this label. No decision depends on it.
-MANAGED_BY: Final[Mapping[str, Value]] = {"app.kubernetes.io/managed-by": "drawbridge"}
 _ALWAYS_KEPT: Final = frozenset({"deviceClassName", "selectors", "allocationMode", "count"})
 
 

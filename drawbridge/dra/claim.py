@@ -25,6 +25,8 @@ CLAIM = "ResourceClaim"
 TEMPLATE = "ResourceClaimTemplate"
 EXACT_COUNT = "ExactCount"
 ALL = "All"
+# Of the claim that kube-scheduler makes for a name that a class serves.
+EXTENDED_ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
 
 
 class Selector(msgspec.Struct, frozen=True):

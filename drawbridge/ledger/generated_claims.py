@@ -10,11 +10,18 @@ import uuid
 from msgspec.structs import replace
 
 from drawbridge.dra.allocation import AllocationResult
-from drawbridge.dra.claim import Claim, ClaimMetadata, ClaimSpec, Devices, Request, Template
+from drawbridge.dra.claim import (
+    EXTENDED_ANNOTATION,
+    Claim,
+    ClaimMetadata,
+    ClaimSpec,
+    Devices,
+    Request,
+    Template,
+)
 from drawbridge.ledger.pods import Pod, PodClaim
 
 POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
-EXTENDED = "resource.kubernetes.io/extended-resource-claim"
 # The lengths of the base of a generated name, so that the name has at most 63 characters.
 MAX_BASE_LENGTH, MAX_CONTROLLER_BASE_LENGTH = 58, 57
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -65,7 +72,7 @@ def claim_for_extended_resources(pod: Pod, requests: tuple[Request, ...]) -> Cla
     metadata = ClaimMetadata(
         name=generate_name(base, f"{pod.full_name}/{base}"),
         namespace=pod.namespace,
-        annotations={EXTENDED: "true"},
+        annotations={EXTENDED_ANNOTATION: "true"},
         generate_name=base,
     )
     return Claim(metadata=metadata, spec=ClaimSpec(Devices(requests)))

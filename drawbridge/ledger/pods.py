@@ -16,7 +16,7 @@ from drawbridge.names import RELEASED_CONDITION, SCHEDULER_NAME
 from drawbridge.pod_groups import PodGroup, SchedulingGroup, WorkloadRef, group_of
 
 SIDECAR = "Always"
-FINISHED = ("Succeeded", "Failed")
+FINISHED = ("Succeeded", "Failed")  # the phases of pods that hold nothing any more
 SCHEDULED = "PodScheduled"  # the condition in which the scheduler says whether there is a node
 
 

@@ -14,12 +14,12 @@ import msgspec
 
 from drawbridge.documents.paths import Path, get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
+from drawbridge.ledger.pods import FINISHED
 from drawbridge.pod_groups import WORKLOADS_API
 from drawbridge.report.claim_requests import read_amounts
 from drawbridge.report.plugin_units import count_plugin_units
 
 UNKNOWN: Final = "device unknown"
-_FINISHED: Final = ("Succeeded", "Failed")
 _KOORDINATOR: Final = "scheduling.koordinator.sh/device-allocated"
 _HAMI: Final = re.compile(r"hami\.io/(?:[\w-]+-)?devices-allocated")
 _HAMI_NODE: Final = re.compile(r"hami\.io/node-(?:[\w-]+-)?register")
@@ -172,7 +172,7 @@ _Indexes = Mapping[str, int]
 def _units(pod: Value, registered: Mapping[str, _Indexes]) -> Iterator[DeviceUse]:
     """Yield the devices of a running pod that device plugins gave it."""
     node = _text(pod, ("spec", "nodeName"))
-    if not node or _text(pod, ("status", "phase")) in _FINISHED:
+    if not node or _text(pod, ("status", "phase")) in FINISHED:
         return
     name = f"{_namespace(pod)}/{_text(pod, ('metadata', 'name'))}"
     since = _text(pod, ("status", "startTime")) or None

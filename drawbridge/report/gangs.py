@@ -9,12 +9,12 @@ from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.counted import count_noun
 from drawbridge.finding import Finding
+from drawbridge.ledger.pods import FINISHED
 from drawbridge.pod_groups import Member, PodGroup, find_group, read_policies
 from drawbridge.report import codes, scheduling
 from drawbridge.translate.changes.group_members import report_split_gangs
 
 _GATES: Final = ("spec", "schedulingGates")
-_FINISHED: Final = ("Succeeded", "Failed")
 
 
 class ExplainedMember(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ def find_members(group: PodGroup, pods: Sequence[Value]) -> Iterator[Value]:
     """Yield the pods of a group that have not ended, each once."""
     named = {f"{get_value(each, ('metadata', 'name'))}": each for each in pods}
     for name in sorted(named):
-        ended = get_value(named[name], ("status", "phase")) in _FINISHED
+        ended = get_value(named[name], ("status", "phase")) in FINISHED
         if not ended and find_group(named[name]) == group:
             yield named[name]
 

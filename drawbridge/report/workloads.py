@@ -15,6 +15,7 @@ from drawbridge.documents.document import name_object
 from drawbridge.documents.paths import Path, format_path, get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.finding import Trait, find_names
+from drawbridge.ledger.pods import FINISHED
 from drawbridge.report import codes
 from drawbridge.report.events import SeenEvent, describe_events, event_subject, is_about
 from drawbridge.report.explain import ENFORCE, Explanation, PodObjects, explain, is_stuck
@@ -29,7 +30,6 @@ from drawbridge.translate.manifests.workloads import (
 )
 
 _JOB_NAME: Final = "batch.kubernetes.io/job-name"
-_FINISHED: Final = ("Succeeded", "Failed")
 MAX_NAMES: Final = 20
 
 
@@ -218,7 +218,7 @@ def explain_workload(objects: WorkloadObjects) -> WorkloadExplanation:
     """Explain a workload: its first pod that lacks something, or its templates without a pod."""
     workload = objects.workload
     places = (*find_places(workload), *argo.find_places(workload))
-    running = [pod for pod in objects.pods if _phase(pod) not in _FINISHED]
+    running = [pod for pod in objects.pods if _phase(pod) not in FINISHED]
     explained = [explain(_objects_of(pod, objects)) for pod in running]
     lacking = [each for each in explained if not each.placed]
     hanging = [each for each in explained if is_stuck(each)]

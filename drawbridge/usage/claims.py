@@ -12,11 +12,11 @@ from typing import Final
 
 import msgspec
 
+from drawbridge.dra.claim import EXTENDED_ANNOTATION
 from drawbridge.dra.quantity import INT64_MAX, Quantity, QuantityError, from_json
 from drawbridge.usage.accounts import NANO, ZERO, UsedAmount, round_to_nano
 
 # The annotation of a claim that the scheduler makes for a pod with an extended resource.
-EXTENDED_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
 _MEMORY: Final = "memory"
 _ONE: Final = Fraction(1)
 
@@ -152,7 +152,7 @@ def read_claim_use(raw: bytes) -> ClaimHolding:
         parts=tuple(_read_part(each, classes) for each in results if not each.admin_access),
         pods=tuple(e.name for e in claim.status.reserved_for or () if e.resource == "pods"),
         owner=next((each for each in owners if each.controller), owners[0] if owners else None),
-        extended=(metadata.annotations or {}).get(EXTENDED_CLAIM) == "true",
+        extended=(metadata.annotations or {}).get(EXTENDED_ANNOTATION) == "true",
     )
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from certs.issuing import AllocatorCertificateReconciler, compose_leaf_secret, read_leaf_secret
 from certs.leaf import Leaf, names_of_service, sign_leaf
-from certs.secret import OWNER_LABELS
 from drawbridge.finding import Finding
+from drawbridge.names import MANAGED_BY
 from tests.certs.samples import DAY, START, authorities, authority
 from tests.tables import every_row
 
@@ -123,7 +123,7 @@ def test_a_certificate_is_signed_when_the_table_says(
 
 def read(leader: Leader) -> Leaf:
     assert leader.live is not None
-    assert leader.live["metadata"]["labels"] == OWNER_LABELS
+    assert leader.live["metadata"]["labels"] == MANAGED_BY
     return read_leaf_secret(leader.live)
 
 

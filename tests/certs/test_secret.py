@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from certs.leaf import names_of_service, sign_leaf
-from certs.secret import OWNER_LABELS, SecretState, compose_secret, read_secret
+from certs.secret import SecretState, compose_secret, read_secret
+from drawbridge.names import MANAGED_BY
 from tests.certs.samples import DAY, START, authorities, authority
 from tests.tables import YamlValue, every_row, load_cases
 
@@ -91,7 +92,7 @@ def test_a_rewritten_secret_keeps_the_metadata_and_loses_other_data() -> None:
     live = {"metadata": metadata, "type": "kubernetes.io/tls", "data": {"password": "eA=="}}
     written = compose_secret(authorities(["a"]), live)
     assert written["metadata"]["resourceVersion"] == "7"
-    assert written["metadata"]["labels"] == {"team": "a", **OWNER_LABELS}
+    assert written["metadata"]["labels"] == {"team": "a", **MANAGED_BY}
     assert written["type"] == "kubernetes.io/tls"
     assert set(written["data"]) == {"ca.crt", "tls.crt", "tls.key"}
 
@@ -106,7 +107,7 @@ KEYS = st.sampled_from(["ca.crt", "tls.crt", "tls.key", "next.crt", "next.key", 
 TEXTS = st.one_of(st.text(), st.none(), st.binary().map(lambda raw: base64.b64encode(raw).decode()))
 
 
-@given(st.dictionaries(KEYS, TEXTS), st.sampled_from([None, dict(OWNER_LABELS)]))
+@given(st.dictionaries(KEYS, TEXTS), st.sampled_from([None, dict(MANAGED_BY)]))
 def test_any_content_gives_a_reading(
     data: dict[str, str | None], labels: dict[str, str] | None
 ) -> None:

@@ -11,7 +11,6 @@ from controller.admission_scope import AdmissionScope
 from controller.caches import ControllerCaches
 from controller.protocols import Unstructured
 from controller.quota_mirror import (
-    MANAGED_LABELS,
     MAX_ENTRIES_OF_REDUCED,
     RECOUNT,
     QuotaMirrorReconciler,
@@ -31,7 +30,7 @@ from drawbridge.config.model import Configuration
 from drawbridge.dra.quantity import from_json
 from drawbridge.dra.quota import DEVICES
 from drawbridge.facts.model import ClassFacts, Cluster, Facts
-from drawbridge.names import MIRRORED_QUOTA, QUOTA_CLASSES_ANNOTATION
+from drawbridge.names import MANAGED_BY, MIRRORED_QUOTA, QUOTA_CLASSES_ANNOTATION
 from drawbridge.translate.pods import TranslationContext, make_context
 from tests.cluster.memory_store import MemoryStore
 from tests.controller.harness import FakeReporter
@@ -165,7 +164,7 @@ class Scene:
     def set_claim_usage(self, held: dict[str, int]) -> None:
         """Set the usage of claims in the mirrored quota."""
         ours = self.quotas.objects.get((TEAM, MIRRORED_QUOTA)) or {
-            "metadata": {"name": MIRRORED_QUOTA, "namespace": TEAM, "labels": dict(MANAGED_LABELS)},
+            "metadata": {"name": MIRRORED_QUOTA, "namespace": TEAM, "labels": dict(MANAGED_BY)},
             "spec": {"hard": {GPUS: "1"}},
         }
         used = {f"{name}{DEVICES}": f"{count}" for name, count in held.items()}
@@ -385,7 +384,7 @@ def test_a_new_leader_requests_one_recount() -> None:
     metadata = {
         "name": MIRRORED_QUOTA,
         "namespace": TEAM,
-        "labels": dict(MANAGED_LABELS),
+        "labels": dict(MANAGED_BY),
         "annotations": {QUOTA_CLASSES_ANNOTATION: '{"nvidia.com/gpu":["gpu.nvidia.com"]}'},
     }
     scene.quotas.put({"metadata": metadata, "spec": {"hard": hard}, "status": {"used": {}}})

@@ -11,6 +11,7 @@ from drawbridge.dra.gates import DEFAULTS, Gates
 from drawbridge.dra.inventory import build_inventory
 from drawbridge.dra.nodes import Node
 from drawbridge.facts.served_names import advertised_resources
+from drawbridge.ledger.pods import FINISHED
 from drawbridge.names import ORIGINAL_ANNOTATION
 from drawbridge.report.node_names import GROUP_LABELS, name_nodes
 from drawbridge.report.page.devices import DevicesOfNodes
@@ -32,7 +33,6 @@ MAX_NODES: Final = 2_000
 MAX_NAMESPACES: Final = 500
 SHARED_POOLS: Final = "Devices that several nodes reach"
 _WITHOUT: Final = "Nodes without devices"
-_FINISHED: Final = ("Succeeded", "Failed")
 
 
 def compose(
@@ -129,7 +129,7 @@ def _follow_migration(objects: PageObjects) -> list[NamespaceProgress]:
     )
     counted: dict[str, Counter[str]] = defaultdict(Counter)
     for pod in objects.pods:
-        if get_value(pod, ("status", "phase")) not in _FINISHED:
+        if get_value(pod, ("status", "phase")) not in FINISHED:
             column = "waiting" if is_waiting(pod) else _find_server(pod, served)
             counted[namespace_of(pod)][column] += 1
     names = {*counted, *(name for name, mode in objects.modes.items() if mode != "off")}

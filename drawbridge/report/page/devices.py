@@ -19,8 +19,10 @@ from drawbridge.dra.generations import current_parts
 from drawbridge.dra.inventory import Inventory, Pool, PoolCache, PoolID, is_device_for_node
 from drawbridge.dra.nodes import Node, NodeSelectorError
 from drawbridge.dra.slices import Slice
+from drawbridge.dra.taints import EXCLUDING
 from drawbridge.facts.served_names import advertised_resources
 from drawbridge.ledger.node_holds import describe_node_hold
+from drawbridge.ledger.pods import FINISHED
 from drawbridge.names import DUAL_LABEL
 from drawbridge.report.device_holders import DeviceUse, HeldObjects, find_holders
 from drawbridge.report.inventory import describe_capacity, find_places, find_product
@@ -42,8 +44,6 @@ MAX_HOLDERS: Final = 8
 MAX_PODS: Final = 4
 MAX_OTHERS: Final = 256
 _MAX_AMOUNTS: Final = 120
-_TAINTING: Final = ("NoSchedule", "NoExecute")
-_FINISHED: Final = ("Succeeded", "Failed")
 _DeviceID = tuple[str, str, str]
 
 
@@ -173,7 +173,7 @@ class DevicesOfNodes:
         if any(use.takes for use in holders):
             can_share = bool(device.allow_multiple_allocations)
             return DeviceState.SHARED if can_share else DeviceState.HELD
-        if any(each.effect in _TAINTING for each in device.taints):
+        if any(each.effect in EXCLUDING for each in device.taints):
             return DeviceState.TAINTED
         if device.consumes_counters and isinstance(
             charge(counters, consumed_counters(device)), Shortage
@@ -261,7 +261,7 @@ def _count_units(pods: Iterable[Value]) -> Mapping[str, Mapping[str, int]]:
     by_node: dict[str, Counter[str]] = defaultdict(Counter)
     for pod in pods:
         node = get_value(pod, ("spec", "nodeName"))
-        if isinstance(node, str) and get_value(pod, ("status", "phase")) not in _FINISHED:
+        if isinstance(node, str) and get_value(pod, ("status", "phase")) not in FINISHED:
             by_node[node].update(count_plugin_units(pod))
     return by_node
 
