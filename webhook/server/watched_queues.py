@@ -49,7 +49,6 @@ class WatchedQueues:
         )
         self._session, self._pause = session, pause
         self._is_served: bool | None = None  # None until the API server has said so
-        self._answered = asyncio.Event()
 
     def find(self, namespace: str) -> str:
         """Return the default queue of a namespace; empty without one."""
@@ -60,12 +59,6 @@ class WatchedQueues:
         if self._is_served is False or self.cache.synced:
             return []
         return [f"queues of Kueue are not synced: {self.cache.problem}"]
-
-    async def wait_until_known(self) -> None:
-        """Wait until it is known which namespaces have a queue."""
-        await self._answered.wait()
-        if self._is_served:
-            await self.cache.wait_until_synced()
 
     async def run(self) -> None:
         """Wait until Kueue is installed, and then keep its queues in sync."""
@@ -81,5 +74,4 @@ class WatchedQueues:
             _LOG.log(level_of(error), "cannot find out whether Kueue is installed: %s", error)
             return False
         self._is_served = served is not None
-        self._answered.set()
         return self._is_served
