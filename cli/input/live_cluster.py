@@ -119,13 +119,22 @@ async def list_kinds(
 async def list_if_served(
     session: "Session", resource: "Resource", namespace: str = "", fields: str = ""
 ) -> list[dict[str, Value]]:
-    """List all objects of a kind; none if the API server does not have the kind."""
+    """List all objects of a kind; none if the API server does not have the kind.
+
+    The API server looks at rights first, and forbids a kind that it does not have.
+    """
     try:
         return await list_objects(session, resource, namespace, fields)
     except ApiError as error:
-        if not error.not_found:
-            raise
-        return []
+        if error.not_found or (error.forbidden and not await _is_served(session, resource)):
+            return []
+        raise
+
+
+async def _is_served(session: "Session", resource: "Resource") -> bool:
+    from drawbridge.cluster.discovery import find_served  # noqa: PLC0415  # loaded on demand
+
+    return await find_served(session, resource, (resource.version,)) is not None
 
 
 async def list_taint_rules(

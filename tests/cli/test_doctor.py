@@ -242,6 +242,7 @@ def hold(api: FakeApi, label: str = "drawbridge.dev/dual") -> None:
     """Let a pod hold a device of a plugin on a node that has no plugin any more."""
     node = api.all("Node")[0]
     node["metadata"].setdefault("labels", {})[label] = "true"
+    node.setdefault("status", {})["allocatable"] = {"nvidia.com/gpu": "0"}
     api.put(node)
     limits = {"limits": {"nvidia.com/gpu": "1"}}
     spec = {"nodeName": node["metadata"]["name"], "containers": [{"resources": limits}]}
