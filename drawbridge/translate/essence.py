@@ -14,6 +14,7 @@ import msgspec
 from drawbridge import pod_groups
 from drawbridge.documents.values import Value, as_mapping
 from drawbridge.names import ORIGINAL_ANNOTATION
+from drawbridge.translate.changes import kueue_roles
 from drawbridge.translate.changes.environment import DEVICE_VARIABLES
 from drawbridge.translate.legacy import pod_view
 from drawbridge.translate.legacy.asks import SET_VARIABLES
@@ -43,7 +44,9 @@ _READ_BY_OTHER_STEPS: Final = frozenset(
     }
 )
 _READ_VARIABLES: Final = DEVICE_VARIABLES | SET_VARIABLES
-_READ: Final = pod_view.READS.union(_READ_BY_OTHER_STEPS, *(dialect.READS for dialect in DIALECTS))
+_READ: Final = pod_view.READS.union(
+    _READ_BY_OTHER_STEPS, kueue_roles.READS, *(dialect.READS for dialect in DIALECTS)
+)
 
 
 def _list_fields(part: str) -> frozenset[str]:

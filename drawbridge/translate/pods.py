@@ -29,6 +29,7 @@ from drawbridge.translate.changes import (
     dual_nodes,
     environment,
     group_members,
+    kueue_roles,
     own_claims,
     scheduler,
 )
@@ -325,6 +326,7 @@ def _move_to_scheduler(
             findings += tuple(group_members.move_pod(patch, requests_devices=requests_devices))
     except EditError as error:
         return Translation(findings=(*findings, PLACE_TAKEN.at("spec.tolerations", f"{error}")))
+    kueue_roles.keep_role(patch, pod)
     patch.add_undo(context.original)
     findings += check_annotation_size(patch.pod)
     if _has_error(findings):
@@ -389,6 +391,7 @@ def _compose(
         findings += tuple(report_queue(pod, outcome.mappings, findings, queue))
     if context.original is not Original.NONE:
         _note_inputs(patch, context)
+        kueue_roles.keep_role(patch, pod)
     patch.add_undo(context.original)
     if too_large := check_annotation_size(patch.pod):
         return Translation(findings=(*findings, *too_large))
