@@ -94,7 +94,11 @@ async def _serve(options: ReviewOptions, process: StartedProcess) -> None:
     certificate = make_certificate(options.certificate, process.session, WEBHOOK_SERVICE)
     webhook = _Webhook(options, process.settings, process.session)
     collectors = (
-        lambda: metrics.collect_caches(webhook.cluster.caches.by_resource, process.settings.caches),
+        lambda: metrics.collect_caches(
+            webhook.cluster.caches.by_resource,
+            webhook.cluster.queues.by_resource,
+            process.settings.caches,
+        ),
         lambda: metrics.collect_answer_cache(
             len(webhook.answers), webhook.answers.hits, webhook.answers.misses
         ),

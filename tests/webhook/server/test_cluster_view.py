@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +28,7 @@ from drawbridge.translate.legacy.codes import NETWORK_UNKNOWN
 from tests.cluster.fake.api import FakeApi
 from tests.tables import every_row
 from webhook.server.cluster_view import WatchedClusterView
-from webhook.server.watched_queues import WatchedQueues
+from webhook.server.watched_queues import KNOWN_SECONDS, WatchedQueues
 
 SYSTEM = "drawbridge-system"
 FIRST, SECOND = Facts(cluster=Cluster(version="1.35")), Facts(cluster=Cluster(version="1.36"))
@@ -363,6 +364,7 @@ def test_the_view_follows_the_default_queues_of_namespaces(tmp_path: Path) -> No
             assert (view.default_queue("ml"), view.default_queue("web")) == ("default", "")
             harness.api.put(default_queue("web"))
             await harness.wait_until(lambda: view.default_queue("web") == "default")
+            assert [*view.queues.by_resource()] == [("localqueues", view.queues.cache)]
 
     asyncio.run(play())
 
@@ -410,5 +412,63 @@ def test_an_error_while_kueue_is_looked_for_is_soon_asked_again(tmp_path: Path) 
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
         assert pauses == [1.0]
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize(("code", "waits"), [(403, False), (404, False), (429, True), (500, True)])
+def test_queues_that_cannot_be_listed_stop_admission_for_a_short_time_only(
+    tmp_path: Path, code: int, *, waits: bool
+) -> None:
+    """Their CRD can name a conversion webhook that is away, or be gone."""
+    clock, pauses = [1000.0], [0]
+
+    async def pause(seconds: float) -> None:
+        assert seconds
+        pauses[0] += 1
+        await asyncio.sleep(0)
+
+    async def play() -> None:
+        async with FakeApi() as api:
+            api.put(default_queue("ml"))
+            api.fail(code, part="localqueues", times=math.inf)
+            async with await Session.open(str(api.kubeconfig(tmp_path / "config"))) as session:
+                queues = WatchedQueues(session, MemoryShares(), pause, lambda: clock[0])
+                task = asyncio.create_task(queues.run())
+                await api.until(lambda: pauses[0] > 2)
+                assert bool(queues.find_missing()) is waits
+                clock[0] += KNOWN_SECONDS
+                assert (queues.find_missing(), queues.find("ml")) == ([], "")
+                # Kueue is served and read as soon as that is possible.
+                api.heal()
+                await queues.cache.wait_until_synced()
+                assert queues.find("ml") == "default"
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(play())
+
+
+def test_kueue_can_be_removed_and_installed_again(tmp_path: Path) -> None:
+    async def play() -> None:
+        pauses: list[float] = []
+        async with FakeApi() as api:
+            api.put(default_queue("ml"))
+
+            async def pause(seconds: float) -> None:
+                pauses.append(seconds)
+                if seconds == 60.0:
+                    assert (queues.is_served, queues.find("ml")) == (False, "")
+
+            async with await Session.open(str(api.kubeconfig(tmp_path / "config"))) as session:
+                queues = WatchedQueues(session, MemoryShares(), pause)
+                task = asyncio.create_task(queues.run())
+                await queues.cache.wait_until_synced()
+                api.fail(404, part="kueue.x-k8s.io", times=5)
+                api.end_watches()
+                await api.until(lambda: 60.0 in pauses)
+                await api.until(lambda: queues.find("ml") == "default")
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
 
     asyncio.run(play())
