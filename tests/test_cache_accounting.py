@@ -23,7 +23,7 @@ from allocator.state.caches import AllocatorCaches
 from certs.watched_secret import WatchedAuthorities
 from controller.caches import ControllerCaches
 from drawbridge.cluster.cache import Cache
-from drawbridge.cluster.resources import DISRUPTION_BUDGETS, NODES
+from drawbridge.cluster.resources import ALL, DISRUPTION_BUDGETS, NODES
 from drawbridge.config.model import Configuration
 from drawbridge.process.settings import watch_in_use
 from webhook.server.cluster_view import WatchedClusterView
@@ -185,6 +185,20 @@ def test_the_objects_of_namespaces_count_for_somebody(constructed: list[Construc
     uncounted = [each.arguments["resource"].plural for each in constructed if not each.is_counted]
     assert not uncounted, "tenants write these without end: give their caches an Accounting"
     assert len(constructed) > 30
+
+
+def test_no_process_waits_for_a_resource_of_another_product() -> None:
+    """Its CRD can name a conversion webhook that is away, and the process would never be ready."""
+    caches = (
+        AllocatorCaches(session(), OWN_NAMESPACE, taint_rules="v1", groups=True),
+        ControllerCaches(session(), WatchedAuthorities(session(), OWN_NAMESPACE)),
+        WatchedClusterView(session(), OWN_NAMESPACE, Configuration()).caches,
+        WatchedJudgeView(session(), OWN_NAMESPACE, Configuration).caches,
+    )
+    required = {
+        (each.resource.group, each.resource.plural) for one in caches for each in one.required
+    }
+    assert required <= {(each.group, each.plural) for each in ALL}
 
 
 def test_a_cache_without_accounting_is_found(constructed: list[Construction]) -> None:

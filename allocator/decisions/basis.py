@@ -27,6 +27,7 @@ class Surroundings(NamedTuple):
 
     `find_pod` returns the pod with a namespace and a name, and `min_member` the minimum in the
     PodGroup of Coscheduling of a namespace and a name, or 0.
+    `unread_groups` returns why these PodGroups are not known yet, or "".
     `server_time` is the Unix time of the API server.
     """
 
@@ -34,6 +35,7 @@ class Surroundings(NamedTuple):
     nodes_per_call: int = UNLIMITED
     limits: HoldLimits = DEFAULT_LIMITS
     min_member: Callable[[str, str], int] = lambda _namespace, _name: 0
+    unread_groups: Callable[[], str] = str
     find_pod: Callable[[str, str], Pod | None] = lambda _namespace, _name: None
     server_time: Callable[[], float] = time.time
 

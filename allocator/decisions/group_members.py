@@ -240,6 +240,12 @@ def known_group(question: GroupQuestion, basis: Basis) -> GroupReference:
     return replace(group, min_count=minimum, scheduled=scheduled)
 
 
+def find_unread(group: GroupReference, basis: Basis) -> str:
+    """Return why the minimum of a group is not known yet; empty if it is, or nothing says it."""
+    is_of_object = not group.min_count and f"/{COSCHEDULING_LABEL}=" in group.key
+    return basis.around.unread_groups() if is_of_object else ""
+
+
 def find_members(uids: Collection[str], basis: Basis) -> Generator[None, None, GroupMembers]:
     """Find the members that can use their claims, whatever is promised to them.
 

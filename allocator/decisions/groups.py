@@ -19,6 +19,7 @@ from allocator.decisions.group_members import (
     AskingMember,
     MemberPlaces,
     find_members,
+    find_unread,
     known_group,
 )
 from allocator.decisions.group_places import find_places
@@ -62,6 +63,8 @@ from drawbridge.solver.world import View
 
 # A refusal holds for the other members of the group for this time, if nothing has changed.
 REFUSAL_SECONDS: Final = 1.0
+# So long after this answer, a group whose minimum is not known yet is tried again.
+UNREAD_SECONDS: Final = 5.0
 _FORGOTTEN: Final = "the group is not known any more; the pod is tried again"
 
 
@@ -361,6 +364,10 @@ class GroupDecisions:
         self, question: GroupQuestion, group: GroupReference, needed: int, now: float
     ) -> GroupAnswer | None:
         """Return the answer to a group with too few members, or that waits; None to search."""
+        if unread := find_unread(group, self._basis):
+            text = f"the PodGroups of Coscheduling cannot be read: {unread}"
+            reason = make_reason(codes.GANG_MINIMUM_UNKNOWN, STAGE, text)
+            return GroupAnswer(reason=reason, pauses_until=now + UNREAD_SECONDS)
         if len(question.members) < needed:
             exist = len(question.members) + group.scheduled
             text = f"{exist} of {group.min_count} members of the group exist"

@@ -119,8 +119,8 @@ class AllocatorCaches(CacheSet):
         self.namespaces = self.add(namespaces, required=False)
         # Not needed for decisions, so the allocator is ready without it.
         self.events = self.add(_watch_events(session, shares), required=False)
-        # A role of an earlier release may not read these groups. Their members count then, but not
-        # before this is known: a gang could get devices for a part of its members.
+        # A role of an earlier release may not read these groups, and their CRD can be broken. Only
+        # the members of such groups wait until this is known.
         groups_of = _watch_groups(session, shares) if groups else None
         self._groups = self.add(groups_of, required=False) if groups_of else None
         # Needed for owned pools with a fence of rules only, and a role may not read them.
@@ -167,6 +167,14 @@ class AllocatorCaches(CacheSet):
         """Return how many members of a group of Coscheduling must run together; 0 if not known."""
         group = self._groups.get(name, namespace) if self._groups else None
         return 0 if group is None else group.value
+
+    def find_unread_groups(self) -> str:
+        """Return why the groups of Coscheduling are not known yet; empty if they are, or not read.
+
+        Before that, a gang could get devices for a part of its members.
+        """
+        groups = self._groups
+        return "" if groups is None or groups.synced or groups.refused else groups.problem
 
     def subscribe_groups(self, listener: Callable[..., None]) -> None:
         """Call `listener` after each change of a PodGroup of Coscheduling."""
@@ -232,9 +240,6 @@ class AllocatorCaches(CacheSet):
         missing = [*super().find_missing(), *self.facts.find_missing()]
         if needs_namespaces and not self.namespaces.synced:
             missing.append(f"namespaces are not synced: {self.namespaces.problem}")
-        groups = self._groups
-        if groups is not None and not groups.synced and not groups.refused:
-            missing.append(f"PodGroups of Coscheduling are not synced: {groups.problem}")
         return missing
 
 

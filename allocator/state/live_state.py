@@ -287,6 +287,7 @@ class LiveState:
             strategy=strategy_names(inputs.configuration.strategy),
             limits=self._limits,
             min_member=caches.min_member,
+            unread_groups=caches.find_unread_groups,
             find_pod=self.find_pod,
             server_time=self.server_time,
         )

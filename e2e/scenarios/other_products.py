@@ -3,14 +3,17 @@
 import contextlib
 from collections.abc import Iterator
 
+from e2e.bridge.placement import BridgeStage, bridge_scenario
 from e2e.controlplane.client import ApiError
 from e2e.installed.installation import installed, set_mode, wait_for_facts
 from e2e.scenarios.admission import GPU, NEEDS, legacy_pod
-from e2e.scenarios.objects import JSON
+from e2e.scenarios.objects import JSON, claim_spec, request
+from e2e.scenarios.owned_pools import reason
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 AWAY = {"name": "away", "namespace": "default", "path": "/convert"}
 
 
@@ -93,3 +96,24 @@ def admission_starts_while_the_conversion_webhook_of_kueue_is_away(stage: Stage)
         assert created["spec"]["resourceClaims"]
         text = cluster.webhooks[0].request("metrics", "/metrics").text
         assert 'drawbridge_cache_synced{resource="localqueues"} 0.0' in text
+
+
+@bridge_scenario("full")
+def allocators_start_while_the_conversion_webhook_of_podgroups_is_away(stage: BridgeStage) -> None:
+    """Only the members of a group wait whose minimum nothing else says, and are told why."""
+    stage.node("a", "lab-2g2n", {GPU: "full"})
+    stage.template("gpu", claim_spec(request("gpu", GPU)))
+    crd = definition("scheduling.x-k8s.io", "podgroups", "PodGroup", "v1alpha1", "v1beta1")
+    with unreadable(stage, crd) as path:
+        stage.wait("the groups cannot be listed", lambda: not _is_listed(stage, path))
+        for pair in stage.placement.pairs:
+            pair.allocator.stop()
+        stage.placement.start()
+        stage.pod("alone", templates={"gpu": "gpu"})
+        stage.wait_running("alone")
+        member = stage.pod_object("member", templates={"gpu": "gpu"})
+        member["metadata"]["labels"][GROUP_LABEL] = "default"
+        stage.client.create(stage.pod_path(), member)
+        told = reason(stage, "member")
+        assert "the PodGroups of Coscheduling cannot be read: " in told, told
+        stage.delete_pod("member")

@@ -213,6 +213,7 @@ def live_state(
         facts=facts,
         synced=True,
         min_member=lambda *_: 0,
+        find_unread_groups=str,
         shows=lambda claim: AllocatorCaches.shows(cast("AllocatorCaches", caches), claim),
     )
     live = LiveState(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from allocator.decisions.groups import UNREAD_SECONDS
 from allocator.decisions.waiting import WaitingPods
 from allocator.process import _Parts
 from allocator.state.caches import AllocatorCaches
@@ -102,24 +103,42 @@ def test_a_group_is_tried_again_when_its_minimum_changes(
     assert parts.changed.is_set() is bool(tried)
 
 
+def test_only_a_group_of_an_unread_object_waits_until_that_is_known() -> None:
+    why, minimums = ["500: the conversion webhook is away"], dict[tuple[str, str], int]()
+    cluster = Cluster(n1=8, min_members=minimums, unread_groups=lambda: why[0])
+    waiting = WaitingPods(cluster.decisions)
+    others = (("b", "default/g", 0), ("c", KEY.replace("=g", "=h"), 2))
+    for prefix, key, says in others:
+        assert cluster.ask_group(key, f"{prefix}0", f"{prefix}1", min_count=says).fit
+    reply = cluster.ask_group(KEY, "m0", "m1")
+    assert (codes(reply), reply.complete) == (["GangMinimumUnknown"], True)
+    assert why[0] in reply.message
+    for uid in ("m0", "m1"):
+        waiting.note_answer(uid, [], 0.0)
+    assert waiting.wake(2.0).woken == ()
+    why[0], minimums["default", "g"] = "", 2
+    # Nothing else tells of it.
+    assert set(waiting.wake(2.1 + UNREAD_SECONDS).woken) == {"m0", "m1"}
+    assert cluster.ask_group(KEY, "m0", "m1").fit
+
+
 @pytest.mark.asyncio
-@pytest.mark.parametrize(
-    ("code", "missing"),
-    [(503, ["PodGroups of Coscheduling are not synced"]), (403, [])],
-)
-async def test_the_allocator_waits_for_groups_that_its_role_may_read(
-    tmp_path: Path, code: int, missing: list[str]
+@pytest.mark.parametrize(("code", "waits"), [(429, True), (500, True), (503, True), (403, False)])
+async def test_groups_that_cannot_be_read_stop_only_their_members(
+    tmp_path: Path, code: int, *, waits: bool
 ) -> None:
     """Before that, a gang could get devices for those of its members that exist."""
     async with FakeApi() as api, await Session.open(str(api.kubeconfig(tmp_path / "c"))) as session:
+        assert AllocatorCaches(session, "drawbridge-system").find_unread_groups() == ""
         caches = AllocatorCaches(session, "drawbridge-system", groups=True)
-        before = frozenset(caches.find_missing())
+        before = caches.find_missing()
         groups = caches._groups  # noqa: SLF001
         assert groups is not None
+        assert groups not in caches.required
         api.fail(code, part="podgroups", times=99)
         running = asyncio.ensure_future(groups.run())
         await api.until(lambda: groups.problem != "not listed yet")
+        assert caches.find_missing() == before
+        assert caches.find_unread_groups() == (groups.problem if waits else "")
         running.cancel()
         await asyncio.wait((running,))
-        added = [each for each in caches.find_missing() if each not in before]
-        assert [each.partition(":")[0] for each in added] == missing

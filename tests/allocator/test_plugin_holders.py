@@ -62,6 +62,7 @@ class Caches:
             subscribe_fence=lambda follow: follow(),
             synced=True,
             min_member=lambda *_: 0,
+            find_unread_groups=str,
         )
         self.live = LiveState(
             cast("AllocatorCaches", caches),
