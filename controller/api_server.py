@@ -5,9 +5,7 @@
 
 import logging
 from collections.abc import Callable
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from controller.protocols import Gauge, ObjectReference
 from drawbridge.api_error import ApiError
@@ -16,17 +14,12 @@ from drawbridge.cluster.event_series import InvolvedObject
 from drawbridge.cluster.events import EventRecorder
 from drawbridge.config.model import Configuration
 from drawbridge.config.policy import apply_policies
-from drawbridge.finding import Finding, Severity
+from drawbridge.finding import Finding
 from drawbridge.process import metrics
-from drawbridge.process.logs import log_event
+from drawbridge.process.logs import log_event, log_finding
 
 _LOG: Final = logging.getLogger("controller.process")
 _API_ERRORS: Final = (ApiError, NotLeadingError, OSError, TimeoutError)
-_LOG_LEVELS: Final = {
-    Severity.INFO: logging.INFO,
-    Severity.WARNING: logging.WARNING,
-    Severity.ERROR: logging.ERROR,
-}
 GAUGES: Final = {
     Gauge.LEADING: metrics.CONTROLLER_LEADING,
     Gauge.PODS_WITHOUT_TEMPLATE: metrics.PODS_WITHOUT_TEMPLATE,
@@ -55,9 +48,7 @@ class EventReporter:
 
     def _report(self, finding: Finding, reference: ObjectReference, action: str) -> None:
         about = "/".join(filter(None, (reference.kind, reference.namespace, reference.name)))
-        content: Any = msgspec.to_builtins(finding)
-        level = _LOG_LEVELS[finding.severity]
-        log_event(_LOG, level, finding.message, about=about, finding=content)
+        log_finding(_LOG, finding, about=about)
         involved = InvolvedObject(
             api_version=reference.api_version,
             kind=reference.kind,

@@ -5,9 +5,7 @@ That is what is wrong with the allocation of a claim, and the end of what was he
 
 import logging
 from collections.abc import Callable
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from allocator.state.reports import ClaimFinding, EndedHold, Report
 from drawbridge.agreement.allocator_codes import GANG_HOLD_ENDED
@@ -20,7 +18,7 @@ from drawbridge.dra.claim import CLAIM
 from drawbridge.finding import Finding
 from drawbridge.ledger.codes import DEVICE_HELD_TWICE
 from drawbridge.process import metrics
-from drawbridge.process.logs import log_event
+from drawbridge.process.logs import log_finding
 
 _LOG: Final = logging.getLogger("allocator.writes.reports")
 _MAX_REPORTED: Final = 4096
@@ -73,7 +71,7 @@ class ReportWriter:
             metrics.ALLOCATOR_DOUBLES.inc()
         about = (metadata.name, metadata.namespace, metadata.uid)
         involved = InvolvedObject("resource.k8s.io/v1", CLAIM, *about)
-        self._tell(finding, involved, "Allocate", logging.ERROR)
+        self._tell(finding, involved, "Allocate")
 
     def _report_hold(self, ended: EndedHold) -> None:
         metrics.ALLOCATOR_HOLDS_ENDED.add(ended.end.name)
@@ -84,10 +82,9 @@ class ReportWriter:
         )
         pod = ended.pod
         involved = InvolvedObject("v1", "Pod", pod.name, pod.namespace, pod.uid)
-        self._tell(finding, involved, "Hold", logging.INFO)
+        self._tell(finding, involved, "Hold")
 
-    def _tell(self, finding: Finding, involved: InvolvedObject, action: str, level: int) -> None:
+    def _tell(self, finding: Finding, involved: InvolvedObject, action: str) -> None:
         for treated in apply_policies((finding,), self._configuration().findings):
-            content: Any = msgspec.to_builtins(treated)
-            log_event(_LOG, level, treated.message, finding=content)
+            log_finding(_LOG, treated)
             self._recorder.record(treated, involved, action)

@@ -19,6 +19,8 @@ from typing import Any, Final, TextIO
 import msgspec
 from aiohttp.http_exceptions import HttpProcessingError
 
+from drawbridge.finding import Finding
+
 LEVELS: Final = ("debug", "info", "warning", "error")
 # JSON escapes C0 control characters only. Names from users may contain other characters that move
 # the cursor of a terminal or reverse text.
@@ -123,6 +125,13 @@ def configure(level: str = "info", stream: TextIO | None = None) -> None:
 def log_event(log: logging.Logger, level: int, msg: str, **fields: object) -> None:
     """Log a line with fields."""
     _log(log, level, msg, fields, buffered=False)
+
+
+def log_finding(log: logging.Logger, finding: Finding, **fields: object) -> None:
+    """Log a finding at the level of its severity."""
+    content: Any = msgspec.to_builtins(finding)
+    level = getattr(logging, finding.severity.upper())
+    log_event(log, level, finding.message, **fields, finding=content)
 
 
 def log_event_buffered(log: logging.Logger, level: int, msg: str, **fields: object) -> None:

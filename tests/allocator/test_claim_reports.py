@@ -3,11 +3,14 @@
 from types import SimpleNamespace
 from typing import cast
 
+import pytest
+
 from allocator.state.reports import ClaimFinding
 from allocator.writes.reports import ReportWriter
+from drawbridge.agreement.allocator_codes import DEVICES_MAY_BE_IN_USE
 from drawbridge.cluster.events import EventRecorder
 from drawbridge.config.model import Configuration
-from drawbridge.finding import Finding
+from drawbridge.finding import Code, Finding
 from drawbridge.ledger.codes import DEVICE_HELD_TWICE
 from tests.allocator.test_live_state import OURS, THEIRS
 
@@ -50,3 +53,11 @@ def test_a_replica_that_does_not_lead_leaves_findings_until_it_leads() -> None:
     for claim in (OURS, THEIRS):
         replica.reporter.report(ClaimFinding(HELD_TWICE, claim))
     assert replica.recorded == TOLD
+
+
+@pytest.mark.parametrize(("code", "level"), [(DEVICE_HELD_TWICE, 40), (DEVICES_MAY_BE_IN_USE, 30)])
+def test_a_finding_is_logged_at_the_level_of_its_severity(
+    code: Code, level: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    Replica(leads=True).reporter.report(ClaimFinding(code.at("status", "why"), OURS))
+    assert [(each.levelno, each.getMessage()) for each in caplog.records] == [(level, "why")]
