@@ -33,20 +33,23 @@ class NamespaceScopes:
 
     def __init__(self, cluster: NamespaceView) -> None:
         self._cluster = cluster
-        self._decisions: BoundedCache[str, tuple[Configuration, NamespaceDecision]]
-        self._decisions = BoundedCache(_MAX_ENTRIES)
+        self._configured: Configuration | None = None  # of the decisions
+        self._decisions: BoundedCache[str, NamespaceDecision] = BoundedCache(_MAX_ENTRIES)
 
     def __len__(self) -> int:
         return len(self._decisions)
 
     def find(self, name: str, configured: Configuration) -> NamespaceDecision | None:
         """Return the decision for a namespace, or None if the namespace is unknown."""
+        if configured is not self._configured:
+            self._configured = configured
+            self._decisions.clear()
         labels = self._cluster.namespace_labels(name)
         if labels is None:
             return None
         cached = self._decisions.get(name)
-        if cached is not None and cached[0] is configured and cached[1].labels is labels:
-            return cached[1]
+        if cached is not None and cached.labels is labels:
+            return cached
         return self._decide(name, labels, configured)
 
     async def read(
@@ -71,7 +74,8 @@ class NamespaceScopes:
         admin_access = labels.get(ADMIN_ACCESS_LABEL) == "true"
         placement = decide_placement(labels, configured)
         decision = NamespaceDecision(mode, findings, admin_access, labels, placement)
-        self._decisions.put(name, (configured, decision))
+        if configured is self._configured:
+            self._decisions.put(name, decision)
         return decision
 
 

@@ -1,11 +1,14 @@
 """Memory that outlives a request is bounded, whatever pods and namespaces are sent."""
 
+import gc
+import weakref
 from collections.abc import Iterator, Sized
 from typing import Any, Final
 
 import pytest
 
 from drawbridge.bounded_cache import BoundedCache
+from drawbridge.config.model import Configuration
 from tests.webhook.admission.harness import (
     ENFORCE,
     AdmissionHarness,
@@ -16,7 +19,6 @@ from tests.webhook.admission.harness import (
 )
 from webhook.admission import answer_cache, claim_summary, namespace_scopes, templates
 
-pytestmark = pytest.mark.asyncio
 BOUND: Final = 16
 # Stands for the cluster and the time, not for memory of the process.
 _OUTSIDE: Final = (FakeClusterView, MemoryTemplates, Clock)
@@ -49,6 +51,7 @@ async def feed(harness: AdmissionHarness, numbers: range) -> None:
         assert response.allowed
 
 
+@pytest.mark.asyncio
 async def test_distinct_pods_and_namespaces_leave_bounded_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -65,3 +68,20 @@ async def test_distinct_pods_and_namespaces_leave_bounded_memory(
     sizes = {path: size for each in kept for path, size in walk(each, type(each).__name__)}
     assert sum(size >= BOUND // 2 for size in sizes.values()) >= 4, sizes
     assert {path: size for path, size in sizes.items() if size > BOUND} == {}
+
+
+class _Watched(Configuration, frozen=True, weakref=True):
+    """A configuration of which a test knows whether anything keeps it."""
+
+
+def test_a_namespace_that_is_gone_keeps_no_former_configuration() -> None:
+    view = FakeClusterView()
+    scopes = namespace_scopes.NamespaceScopes(view)
+    configured = _Watched()
+    former = weakref.ref(configured)
+    assert scopes.find("team", configured)
+    view.namespaces = {"other": ENFORCE}
+    configured = _Watched()
+    assert scopes.find("other", configured)
+    gc.collect()
+    assert (former(), len(scopes)) == (None, 1)
