@@ -46,8 +46,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NUMBER",
         type=_parse_count,
         default=100,
-        help="how many namespaces drawbridge_decisions_total names; those that come later count as"
-        " other (default: 100)",
+        help="how many namespaces drawbridge_decisions_total names at a time; one that comes counts"
+        " as other, unless another one had no pods with devices for an hour (default: 100)",
     )
     text = "reconcile facts, templates, quotas and match conditions; one replica is the leader"
     controller = commands.add_parser("controller", help=text, description=text, allow_abbrev=False)

@@ -14,6 +14,7 @@ from controller.reconcile import describe_refused_write, process_each
 from controller.usage_observer import UsageObserver, name_owner
 from drawbridge.agreement.operation_codes import USAGE_BOOK_UNREADABLE
 from drawbridge.api_error import ApiError
+from drawbridge.process.counters import OTHER, NamedSeries
 from drawbridge.usage.accounts import NOTHING, UsedAmount
 from drawbridge.usage.book import DAY, Book, BookError
 from drawbridge.usage.bookkeeping import continue_book
@@ -42,9 +43,8 @@ _LATEST: Final = 3600
 _NAMESPACES_A_RUN: Final = 20
 
 Group = tuple[str, str]  # namespace and class
-# Groups with a total of their own; what later ones use is summed up.
+# Groups with a total of their own; what others use is summed up.
 MAX_GROUPS: Final = 500
-OTHER: Final = "other"
 OTHERS: Final[Group] = (OTHER, OTHER)
 
 
@@ -71,6 +71,7 @@ class UsageReconciler:
         reporter: Reporter,
     ) -> None:
         self.totals: dict[Group, UsedAmount] = {}
+        self._named: NamedSeries[Group] = NamedSeries(MAX_GROUPS, OTHERS, self.totals.pop)
         self._observer = observer
         self._config_maps = config_maps
         self._namespace = namespace
@@ -167,11 +168,14 @@ class UsageReconciler:
     def _add_totals(self, before: Book | None, after: Book) -> None:
         same_day = before is not None and before.day == after.day
         counted = before.rows if before is not None and same_day else {}
-        for account, row in after.rows.items():
-            old = counted[account].used if account in counted else NOTHING
-            is_new = account[:2] not in self.totals
-            group = OTHERS if is_new and len(self.totals) >= MAX_GROUPS else account[:2]
-            self.totals[group] = self.totals.get(group, NOTHING).plus(row.used).plus(old.times(-1))
+        # Who makes way was not used in this book, either.
+        for account in sorted(after.rows, key=lambda each: each[:2] not in self.totals):
+            row = after.rows[account]
+            old = counted[account].used if account in counted else None
+            if row.used != old:  # what ended is in the book until the day ends
+                group = self._named.use(account[:2], after.through)
+                used = row.used.plus((old or NOTHING).times(-1))
+                self.totals[group] = self.totals.get(group, NOTHING).plus(used)
 
     async def _begin_changes(self, until: int) -> None:
         """Count changes from the book of today on, after a change of leader or a failed write."""

@@ -4,43 +4,75 @@ Updates and scrapes run in the same event loop, so no locks are needed. A locked
 prometheus_client costs as much as decoding the envelope of a request.
 """
 
+import time
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import accumulate
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 OTHER: Final = "other"
+# By then Prometheus has read what a series counted.
+IDLE_SECONDS: Final = 3600.0
+K = TypeVar("K", bound=Hashable)
+
+
+class NamedSeries(Generic[K]):
+    """The names with series of their own, `most` at a time; the others count as `other`.
+
+    A name that was not used for an hour makes way for one that comes. Then `forget` has to drop its
+    series. What that counted must not be added to another one, where it would be an increase now.
+    """
+
+    def __init__(self, most: int, other: K, forget: Callable[[K], object]) -> None:
+        self._most = most
+        self._other, self._forget = other, forget
+        self._used: OrderedDict[K, float] = OrderedDict()  # when last; the longest ago is first
+
+    def use(self, name: K, now: float) -> K:
+        """Return under which name something counts that is used now."""
+        if name == self._other:
+            return name
+        if name not in self._used and len(self._used) >= self._most:
+            oldest = next(iter(self._used), name)
+            if now - self._used.get(oldest, now) < IDLE_SECONDS:
+                return self._other
+            del self._used[oldest]
+            self._forget(oldest)
+        self._used[name] = now
+        self._used.move_to_end(name)
+        return name
 
 
 class UnlockedCounter(Collector):
-    """A counter with labels. Of the first one, values after the first ones count as `other`."""
+    """A counter with labels."""
 
     def __init__(
-        self,
-        name: str,
-        text: str,
-        labels: Sequence[str],
-        registry: CollectorRegistry,
-        *,
-        first_values: int | None = None,
+        self, name: str, text: str, labels: Sequence[str], registry: CollectorRegistry
     ) -> None:
-        self.first_values = first_values
+        self._named: NamedSeries[str] | None = None
+        self._now: Callable[[], float] = time.monotonic
         self._family = name, text, labels
-        self._seen: set[str] = {OTHER}
         self._counts: dict[tuple[str, ...], int] = {}
         registry.register(self)
 
+    def name_values(self, most: int, now: Callable[[], float] = time.monotonic) -> None:
+        """Name so many values of the first label at a time; others are `other`."""
+        self._named, self._now = NamedSeries(most, OTHER, self._forget), now
+
     def add(self, *labels: str) -> None:
         """Increment the counter with these labels."""
-        if self.first_values is not None and labels[0] not in self._seen:
-            if len(self._seen) > self.first_values:
-                labels = (OTHER, *labels[1:])
-            self._seen.add(labels[0])
+        if self._named is not None:
+            labels = (self._named.use(labels[0], self._now()), *labels[1:])
         self._counts[labels] = self._counts.get(labels, 0) + 1
+
+    def _forget(self, value: str) -> None:
+        for labels in [each for each in self._counts if each[0] == value]:
+            del self._counts[labels]
 
     def collect(self) -> Iterator[Metric]:
         """Return all counts."""

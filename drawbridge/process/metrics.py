@@ -68,12 +68,12 @@ FINDINGS: Final = UnlockedCounter(
 # The only label with a text of users.
 DECISIONS: Final = UnlockedCounter(
     "drawbridge_decisions",
-    "Decisions about created pods that ask for devices, without dry runs. A namespace that comes"
-    " after the first ones counts as other.",
+    "Decisions about created pods that ask for devices, without dry runs. Of many namespaces,"
+    " one that comes counts as other, unless another one had none for an hour.",
     ["namespace", "mode", "verdict"],
     REGISTRY,
-    first_values=0,  # `serve webhook` sets it
 )
+DECISIONS.name_values(0)  # `serve webhook` sets it
 TEMPLATES: Final = Counter(
     "drawbridge_templates_ensured",
     "ResourceClaimTemplates ensured for pods, by result.",

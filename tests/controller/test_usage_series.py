@@ -4,8 +4,9 @@ import asyncio
 from typing import Any
 
 from controller.device_users import find_users, read_device_pod
-from controller.usage_books import MAX_GROUPS, OTHER, OTHERS
+from controller.usage_books import MAX_GROUPS, OTHERS
 from controller.usage_series import MAX_ACCOUNTS, UsageSeries
+from drawbridge.process.counters import IDLE_SECONDS, OTHER
 from drawbridge.process.usage_metrics import DEVICE_LABELS, Usage
 from drawbridge.report.stuck.objects import HangingPod
 from tests.cluster.memory_store import MemoryStore
@@ -96,6 +97,42 @@ def test_a_namespace_has_a_series_whatever_namespaces_have_come_and_gone() -> No
     cluster.claim("a", "gpu-0")
     (held,) = read(series).held
     assert (held.namespace, held.class_name, held.devices) == (TEAM, CLASS, 1)
+
+
+def test_a_namespace_without_usage_for_an_hour_makes_way_for_a_new_one() -> None:
+    cluster = Cluster()
+    for number in range(MAX_GROUPS):
+        cluster.claim("a", "gpu-0", namespace=f"ci-{number}")
+    controller = observe(cluster)
+    cluster.claims.remove("a", "ci-7")
+    cluster.time += 60
+    controller.write()
+    cluster.claim("a", "gpu-0")
+    used = []
+    for seconds in (60, IDLE_SECONDS, 60):
+        cluster.time += int(seconds)
+        controller.write()
+        used.append({use.namespace: use.devices for use in read(series_of(controller)).used})
+    assert [(TEAM in each, "ci-7" in each, len(each)) for each in used] == [
+        (False, True, MAX_GROUPS + 1),
+        (True, False, MAX_GROUPS + 1),
+        (True, False, MAX_GROUPS + 1),
+    ]
+    # What went was not added to another series, where it would have been used now.
+    assert used[0][OTHER] == used[2][OTHER] > 0
+    assert used[2][TEAM] == IDLE_SECONDS + 60
+
+
+def test_who_comes_after_an_outage_takes_no_place_of_those_that_hold_devices() -> None:
+    cluster = Cluster()
+    for number in range(MAX_GROUPS):
+        cluster.claim("a", "gpu-0", namespace=f"ci-{number}")
+    controller = observe(cluster)
+    cluster.claim("a", "gpu-0")
+    cluster.time += 2 * int(IDLE_SECONDS)
+    controller.write()
+    groups = {use.namespace for use in read(series_of(controller)).used}
+    assert groups == {*(f"ci-{number}" for number in range(MAX_GROUPS)), OTHER}
 
 
 def test_a_replica_that_does_not_lead_shows_nothing() -> None:

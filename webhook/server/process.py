@@ -109,7 +109,7 @@ async def _serve(options: ReviewOptions, process: StartedProcess) -> None:
         lambda: tuple(webhook.cluster.run()),
         collectors,
     )
-    metrics.DECISIONS.first_values = options.metric_namespaces
+    metrics.DECISIONS.name_values(options.metric_namespaces)
     await serve_reviews(options, certificate, process, service)
 
 
