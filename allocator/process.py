@@ -8,7 +8,7 @@ import contextlib
 import logging
 import socket
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from allocator.scheduler.calls import SchedulerCalls
 from allocator.scheduler.known_versions import FollowedCache, KnownVersions
 from allocator.scheduler.lease import LeaseName, SchedulerLease
 from allocator.scheduler.server import ActivationStreams, serve_calls
-from allocator.state.caches import AllocatorCaches
+from allocator.state.caches import AllocatorCaches, find_what_is_served
 from allocator.state.live_state import LiveState
 from allocator.state.reserved_pods import HoldLimits
 from allocator.term import TermKeeper
@@ -31,6 +31,7 @@ from allocator.writes.reports import ReportWriter
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.backoff import Backoff
 from drawbridge.cluster.client import ResourceClient, decode_object
+from drawbridge.cluster.discovery import SAME_ANSWERS, wait_until_changed
 from drawbridge.cluster.events import EventRecorder
 from drawbridge.cluster.resources import EVENTS
 from drawbridge.cluster.session import Session
@@ -41,6 +42,7 @@ from drawbridge.process import metrics
 from drawbridge.process.alarm import CutAlarm
 from drawbridge.process.collection import RebuildPause
 from drawbridge.process.conflict_metrics import collect_conflicts
+from drawbridge.process.logs import log_event
 from drawbridge.process.memory_limit import read_memory_limit
 from drawbridge.process.quota_metrics import collect_quotas
 from drawbridge.process.run import (
@@ -53,6 +55,8 @@ from drawbridge.process.run import (
 from drawbridge.process.settings import Settings
 
 _LOG: Final = logging.getLogger("allocator.process")
+# The one beside the leader is ready again by then.
+_ANSWERS_OF_LEADER: Final = 2 * SAME_ANSWERS
 
 
 class AllocatorOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -210,11 +214,33 @@ async def _serve(options: AllocatorOptions, process: StartedProcess) -> None:
         lambda: collect_conflicts(parts.state.list_conflicts()),
     ):
         async with (
-            run_background(parts.run()),
+            run_background((*parts.run(), stop_if_served_differs(session, parts, stop))),
             serve_calls(options.socket, parts.calls, parts.streams),
             open_api(options.api, session, parts.state, parts.term, caches),
         ):
             await stop.wait()
+
+
+async def stop_if_served_differs(
+    session: Session,
+    parts: _Parts,
+    stop: StopSignal,
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> None:
+    """Stop once the API server serves other resources than the caches were made for.
+
+    The process starts again then. The one beside the leader does so first.
+    """
+    served = await wait_until_changed(
+        lambda: find_what_is_served(session),
+        parts.caches.served,
+        lambda: _ANSWERS_OF_LEADER if parts.term.leading else SAME_ANSWERS,
+        pause,
+    )
+    text = "the API server serves other resources than before, so this process starts again"
+    before = parts.caches.served._asdict()
+    log_event(_LOG, logging.WARNING, text, before=before, served=served._asdict())
+    stop.request()
 
 
 async def _create_caches(

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -76,6 +76,20 @@ class Namespace(msgspec.Struct, frozen=True):
 _GROUPS: Final = msgspec.json.Decoder(CoschedulingGroup)
 
 
+class ServedResources(NamedTuple):
+    """What not every API server serves: DeviceTaintRule at a version, or "", and `groups`."""
+
+    taint_rules: str
+    groups: bool
+
+
+async def find_what_is_served(session: Session) -> ServedResources:
+    """Ask the API server; raises ApiError."""
+    rules = await find_taint_rules(session)
+    groups = await find_served(session, COSCHEDULING_GROUPS, (COSCHEDULING_GROUPS.version,))
+    return ServedResources(rules.version if rules else "", groups is not None)
+
+
 class AllocatorCaches(CacheSet):
     """All caches."""
 
@@ -93,6 +107,7 @@ class AllocatorCaches(CacheSet):
         With `groups`, the API server serves the PodGroups of Coscheduling.
         """
         super().__init__()
+        self.served = ServedResources(taint_rules, groups)
         self.shares = shares = MemoryShares(memory_limit)
         rules = TAINT_RULES.at_version(taint_rules)
         by_node: Accounting[Slice] = Accounting(shares, find_slice_writer)
@@ -137,16 +152,8 @@ class AllocatorCaches(CacheSet):
         cls, session: Session, namespace: str, memory_limit: int | None = None
     ) -> "AllocatorCaches":
         """Create the caches of the resources that the API server serves; raises ApiError."""
-        served = await find_taint_rules(session)
-        groups = await find_served(session, COSCHEDULING_GROUPS, (COSCHEDULING_GROUPS.version,))
-        rules = served.version if served else ""
-        return cls(
-            session,
-            namespace,
-            taint_rules=rules,
-            groups=groups is not None,
-            memory_limit=memory_limit,
-        )
+        served = await find_what_is_served(session)
+        return cls(session, namespace, **served._asdict(), memory_limit=memory_limit)
 
     def fence_parts(self) -> FenceParts:
         """Return what the fence around devices consists of, as last seen."""

@@ -1,6 +1,9 @@
-"""Finds out which version of a resource the API server serves."""
+"""Finds out which version of a resource the API server serves, and when that has changed."""
 
-from collections.abc import Sequence
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -8,6 +11,12 @@ from drawbridge.api_error import ApiError
 from drawbridge.cluster.errors import decode_response
 from drawbridge.cluster.resources import TAINT_RULE_VERSIONS, TAINT_RULES, Resource
 from drawbridge.cluster.session import Session
+
+T = TypeVar("T")
+# The pauses between two questions.
+ASK_SECONDS: Final = (45.0, 75.0)
+# While a control plane is upgraded, servers of two versions answer by turns.
+SAME_ANSWERS: Final = 3
 
 
 class _Served(msgspec.Struct):
@@ -39,3 +48,25 @@ async def find_served(
 async def find_taint_rules(session: Session) -> Resource | None:
     """Return DeviceTaintRules at the newest version that is served; None without any."""
     return await find_served(session, TAINT_RULES, TAINT_RULE_VERSIONS)
+
+
+async def wait_until_changed(
+    find: Callable[[], Awaitable[T]],
+    before: T,
+    count_needed: Callable[[], int] = lambda: SAME_ANSWERS,
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> T:
+    """Return what is served once enough answers in a row differ from what was served before.
+
+    An error says nothing about it, so that the count starts again.
+    """
+    differing = 0
+    while True:
+        await pause(random.uniform(*ASK_SECONDS))  # noqa: S311  # jitter
+        try:
+            served = await find()
+        except ApiError:
+            served = before
+        differing = differing + 1 if served != before else 0
+        if differing >= count_needed():
+            return served
