@@ -56,7 +56,9 @@ def test_a_queue_gets_claims_that_it_charges(case: YamlValue) -> None:
     made = done(case, pod_of(case))
     loud = [each for each in made.findings if each.severity is not Severity.INFO]
     assert [
-        each.code for each in loud if "Queue" in each.code or each.code in case["findings"]
+        each.code
+        for each in loud
+        if "Queue" in each.code or each.code in ("LabelKept", *case["findings"])
     ] == list(case["findings"])
     assert (Severity.ERROR in {each.severity for each in loud}) is case.get("refused", False)
     for words in case.get("says", ()):
@@ -70,6 +72,10 @@ def test_a_queue_gets_claims_that_it_charges(case: YamlValue) -> None:
         translated: YamlValue = jsonpatch.apply_patch(pod_of(case), list(made.operations))
         containers = translated["spec"]["containers"]
         assert [each["resources"]["claims"] for each in containers] == case["entries"]
+    if "keeps" in case:
+        assert case.get("selects", "") in str(requests(made))
+        kept: YamlValue = jsonpatch.apply_patch(pod_of(case), list(made.operations))
+        assert {field: kept["spec"].get(field) for field in case["keeps"]} == case["keeps"]
     if "mappings" in case:
         remedies = " ".join(each.remedy for each in loud)
         assert case["mappings"] in remedies

@@ -24,6 +24,7 @@ from drawbridge.finding import Finding, Severity
 from drawbridge.translate.changes.codes import QUEUE_COUNTS_NAMES, QUEUE_MAPPING_MISSING
 from drawbridge.translate.legacy.asks import PodRequests
 from drawbridge.translate.legacy.codes import SCHEDULER_KEPT
+from drawbridge.translate.legacy.kept_labels import report_kept
 from drawbridge.translate.legacy.pod_view import format_value
 from drawbridge.translate.targets.claims import ClaimUse, ComposedClaim
 from drawbridge.translate.targets.codes import QUEUE_REFUSES_REQUEST
@@ -42,6 +43,8 @@ _OTHERS: Final = {
 }
 _MAX_NAMES: Final = 3
 SHARES_GATE: Final = "KueueDRAIntegrationConsumableCapacity"
+# What Kueue compares with the labels of a flavor.
+_NODE_CONDITIONS: Final = (("spec", "nodeSelector"), ("spec", "affinity", "nodeAffinity"))
 # The API server refuses longer labels, but after admission, whose messages have the name.
 _MAX_LABEL: Final = 63
 
@@ -93,11 +96,24 @@ def is_managed(pod: Value) -> bool:
 
 
 def charge_to_queue(requests: PodRequests, queue: str) -> PodRequests:
-    """Let the asks of a pod become claims that a queue of Kueue charges."""
+    """Let the asks of a pod become claims that a queue of Kueue charges.
+
+    Kueue chooses the flavor by what the pod requires of its node, so the pod keeps that, too.
+    """
     if not queue:
         return requests
-    asks = tuple(replace(ask, queue=queue) for ask in requests.asks)
-    return replace(requests, asks=asks)
+    kept = [each for each in requests.source_fields if each.path in _NODE_CONDITIONS]
+    return replace(
+        requests,
+        asks=tuple(replace(ask, queue=queue) for ask in requests.asks),
+        source_fields=tuple(
+            replace(each, removed=False, replacement=None)
+            if each.path in _NODE_CONDITIONS
+            else each
+            for each in requests.source_fields
+        ),
+        findings=(*requests.findings, *report_kept(kept, f"for queue {queue} of Kueue, ")),
+    )
 
 
 def report_named_claims(pod: Value, queue: str) -> Iterator[Finding]:

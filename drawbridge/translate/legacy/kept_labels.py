@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from drawbridge.documents.paths import Path, format_path
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.finding import Finding
+from drawbridge.translate.legacy.asks import SourceField
 from drawbridge.translate.legacy.codes import LABEL_KEPT
 from drawbridge.translate.legacy.label_publishers import find_publisher
 from drawbridge.translate.legacy.pod_view import PodView, annotation_path, format_value
@@ -52,14 +53,23 @@ def list_used_labels(pod: PodView) -> list[UsedLabel]:
     return [each for each in used if find_publisher(each.key)]
 
 
-def report_used(labels: Iterable[UsedLabel]) -> Iterator[Finding]:
+def report_used(labels: Iterable[UsedLabel], why: str = "") -> Iterator[Finding]:
     """Yield a finding for each label that the pod keeps."""
     for label in labels:
         publisher = find_publisher(label.key)
         name = publisher.name if publisher else "the device plugin"
         what = "the topology key" if label.topology else "a condition on"
-        message = f"the pod keeps {what} {label.key}, which {name} publishes beside the plugin"
+        message = f"{why}the pod keeps {what} {label.key}, which {name} publishes beside the plugin"
         yield LABEL_KEPT.at(label.where, f"{message}; without the label, {label.then}")
+
+
+def report_kept(fields: Iterable[SourceField], why: str) -> Iterator[Finding]:
+    """Yield a finding for each label in what the pod requires of its node, if it keeps that."""
+    for field in fields:
+        spec: dict[str, Value] = {f"{field.name}": field.value}
+        for token in reversed(field.path[1:]):
+            spec = {f"{token}": spec}
+        yield from report_used(filter(lambda e: find_publisher(e.key), _list_terms(spec)), why)
 
 
 def _list_terms(spec: Mapping[str, Value]) -> Iterator[UsedLabel]:
