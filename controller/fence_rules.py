@@ -19,6 +19,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -320,7 +321,7 @@ async def _write_rules(
     turns = FairQueue()
     named = ((node, rule_name(pool)) for pool, node in wanted.items())
     turns.update(each for each in named if each[1] in missing)
-    created = [missing[name] for _, name in turns.drain()]
+    created = [missing[name] for _, name in islice(turns.drain(), MAX_RULES + 1)]
     await process_each(wrong[:MAX_RULES], partial(_delete_rule, store))
     await process_each(created[:MAX_RULES], partial(_create_rule, store))
     return max(len(wrong), len(created)) <= MAX_RULES

@@ -24,13 +24,18 @@ class TurnTimes(Generic[K]):
 
     def choose(self, names: Iterable[K]) -> K:
         """Return who has the next turn, the first one of several."""
-        name = min(names, key=lambda each: (self._taken_by(each), self._taken.get(each) or 0.0))
-        self._least = self._taken_by(name)
+        name = min(names, key=self.taken)
+        self.begin(name)
         return name
+
+    def begin(self, name: K) -> None:
+        """Give the next turn to a name, of which those that wait have not taken less."""
+        self._least = max(self._least, self.taken(name))
 
     def note(self, name: K, seconds: float) -> None:
         """Note how long a turn took."""
-        self._taken.put(name, self._taken_by(name) + seconds)
+        self._taken.put(name, max(self._least, self.taken(name)) + seconds)
 
-    def _taken_by(self, name: K) -> float:
-        return max(self._taken.get(name) or 0.0, self._least)
+    def taken(self, name: K) -> float:
+        """Return what the turns of a name took: of those that wait, least has the next one."""
+        return self._taken.get(name) or 0.0

@@ -1,6 +1,11 @@
 """The queue of pods serves namespaces in turn."""
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from controller.fair_queue import FairQueue
+from drawbridge.turn_times import TurnTimes
 
 
 def test_namespaces_take_turns() -> None:
@@ -53,3 +58,54 @@ def test_a_namespace_whose_turns_take_long_comes_after_the_others() -> None:
         served.append(space)
         queue.note_time(space, 2.0 if space == "slow" else 0.01)
     assert served == ["slow", *["quick"] * 3, "slow", "slow"]
+
+
+KEYS = st.tuples(st.sampled_from("abcd"), st.sampled_from("0123"))
+
+
+@given(st.lists(KEYS, unique=True), st.data())
+def test_turns_go_to_the_namespace_whose_turns_took_least(
+    keys: list[tuple[str, str]], data: st.DataObject
+) -> None:
+    queue, times = FairQueue(), TurnTimes[str]()
+    queue.update(keys)
+    waiting: dict[str, list[str]] = {}
+    for space, name in keys:
+        waiting.setdefault(space, []).append(name)
+    for served in queue.drain():
+        space = times.choose(waiting)
+        name, *left = waiting.pop(space)
+        if left:
+            waiting[space] = left
+        assert served == (space, name)
+        noted = data.draw(st.sampled_from([space, "a"]), "noted")
+        seconds = data.draw(st.sampled_from([0.0, 1.0, 2.0]), "seconds")
+        queue.note_time(noted, seconds)
+        times.note(noted, seconds)
+    assert not waiting
+
+
+def test_a_turn_does_not_look_at_all_namespaces_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+    taken = TurnTimes.taken
+
+    def look(times: TurnTimes[str], name: str) -> float:
+        looks.append(name)
+        return taken(times, name)
+
+    monkeypatch.setattr(TurnTimes, "taken", look)
+    queue = FairQueue()
+    queue.update((f"{number % 500}", f"{number}") for number in range(1000))
+    for space, _ in queue.drain():
+        queue.note_time(space, 0.001)
+    assert len(set(looks)) == 500
+    assert len(looks) < 10 * 1000
+
+
+def test_namespaces_whose_pods_are_discarded_are_not_kept() -> None:
+    queue = FairQueue()
+    for number in range(100):
+        queue.add((f"{number}", "p"))
+        queue.discard((f"{number}", "p"))
+        assert list(queue.drain()) == []
+    assert len(queue._waiting) == len(queue._turns) == 0  # noqa: SLF001  # what it keeps

@@ -1,10 +1,12 @@
 """The DeviceTaintRules of owned pools: they only spare other schedulers the attempt."""
 
 import datetime as dt
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from controller.fair_queue import FairQueue
 from controller.fence_rules import MAX_RULES, RULE_SECONDS
 from drawbridge.agreement.device_fence import make_rule, rule_name
 from drawbridge.api_error import ApiError
@@ -57,6 +59,24 @@ def test_the_rule_of_a_node_does_not_wait_for_those_of_another_one() -> None:
     scene.reconcile(1)
     assert len(scene.ruled) == MAX_RULES
     assert "b" in scene.ruled
+
+
+def test_a_run_looks_only_for_the_rules_that_it_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = []
+    drain = FairQueue.drain
+
+    def count(queue: FairQueue) -> Iterator[tuple[str, str]]:
+        for key in drain(queue):
+            turns.append(key)
+            yield key
+
+    monkeypatch.setattr(FairQueue, "drain", count)
+    scene = Scene(ENTRY)
+    for number in range(3 * MAX_RULES):
+        scene.node(f"{number:03}")
+    scene.reconcile()
+    assert len(scene.ruled) == MAX_RULES
+    assert len(turns) == MAX_RULES + 1
 
 
 def test_the_oldest_rules_go_first() -> None:
