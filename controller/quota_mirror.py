@@ -24,13 +24,7 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from controller.protocols import (
-    ObjectCache,
-    ObjectReference,
-    ObjectStore,
-    Reporter,
-    Unstructured,
-)
+from controller.protocols import ObjectCache, ObjectReference, ObjectStore, Reporter, Unstructured
 from controller.quota_charges import NameCharge, compute_charge, names_of_classes
 from controller.reconcile import FailedLast
 from controller.watched_objects import (
@@ -291,6 +285,8 @@ class QuotaMirrorReconciler:
         self._context = context
         self._reporter = reporter
         self._charges: tuple[TranslationContext | None, dict[str, NameCharge]] = (None, {})
+        # By namespace, the quotas from which the plan was made.
+        self._plans: dict[str, tuple[list[WatchedQuota], MirrorPlan]] = {}
         self._reported: dict[str, tuple[Finding, ...]] = {}
         self._now = now
         # When limits changed last, by namespace, until the recount. A new leader does not know
@@ -305,7 +301,7 @@ class QuotaMirrorReconciler:
         if context is None:
             return
         if self._charges[0] is not context:
-            self._charges = (context, {})
+            self._charges, self._plans = (context, {}), {}
         by_namespace: dict[str, list[WatchedQuota]] = {}
         for quota in self._quotas.all():
             if self._is_present(quota.namespace):
@@ -317,18 +313,17 @@ class QuotaMirrorReconciler:
     def _forget_all_but(self, namespaces: AbstractSet[str]) -> None:
         """Drop the state of namespaces without a quota, most of which are deleted."""
         self._reported = {name: each for name, each in self._reported.items() if name in namespaces}
+        self._plans = {name: each for name, each in self._plans.items() if name in namespaces}
         self._changed = {name: at for name, at in self._changed.items() if name in namespaces}
         self._recounted &= namespaces
 
     async def _reconcile_namespace(self, item: tuple[str, list[WatchedQuota]]) -> None:
         namespace, quotas = item
-        own_quota = next((each for each in quotas if _is_own(each)), None)
-        others = [each for each in quotas if each.metadata.name != MIRRORED_QUOTA]
+        own_quota = _find_own(quotas)
         plan = MirrorPlan({}, {})
         # Claims can outlive the namespace's opt-in; they count as long as they exist.
         if self._is_enforced(namespace) or any(_claim_usage(own_quota).values()):
-            # A quota can have thousands of entries, and each name costs translations.
-            plan = await asyncio.to_thread(self._make_plan, others, own_quota)
+            plan = await self._find_plan(namespace, quotas)
         if plan.hard and not _is_written(plan, own_quota):
             # Also if there is no response: the limits can have changed.
             self._recounted.discard(namespace)
@@ -342,7 +337,18 @@ class QuotaMirrorReconciler:
             await self._request_recount(namespace, own_quota, plan)
         self._report(namespace, plan.findings)
 
-    def _make_plan(self, others: list[WatchedQuota], own_quota: WatchedQuota | None) -> MirrorPlan:
+    async def _find_plan(self, namespace: str, quotas: list[WatchedQuota]) -> MirrorPlan:
+        await asyncio.sleep(0)  # others run
+        planned = self._plans.get(namespace)
+        if planned is None or planned[0] != quotas:
+            # A quota can have thousands of entries, and each name costs translations.
+            planned = quotas, await asyncio.to_thread(self._make_plan, quotas)
+            self._plans[namespace] = planned
+        return planned[1]
+
+    def _make_plan(self, quotas: list[WatchedQuota]) -> MirrorPlan:
+        own_quota = _find_own(quotas)
+        others = [each for each in quotas if each.metadata.name != MIRRORED_QUOTA]
         limits = collect_limits(others, own_quota)
         plan = plan_mirror(
             limits, self._charge, _claim_usage(own_quota), self._find_former(own_quota)
@@ -434,9 +440,10 @@ class QuotaMirrorReconciler:
         self._reported[namespace] = findings
 
 
-def _is_own(quota: WatchedQuota) -> bool:
-    labels = quota.metadata.labels or {}
-    return quota.metadata.name == MIRRORED_QUOTA and MANAGED_BY.items() <= labels.items()
+def _find_own(quotas: Iterable[WatchedQuota]) -> WatchedQuota | None:
+    named = (each for each in quotas if each.metadata.name == MIRRORED_QUOTA)
+    ours = MANAGED_BY.items()
+    return next((each for each in named if ours <= (each.metadata.labels or {}).items()), None)
 
 
 def _is_written(plan: MirrorPlan, quota: WatchedQuota | None) -> bool:

@@ -1,0 +1,64 @@
+"""The plans of mirrored quotas are kept until something changes that decides them."""
+
+import pytest
+
+from controller.quota_mirror import MirrorPlan, QuotaMirrorReconciler
+from controller.watched_objects import WatchedQuota
+from tests.controller.test_quota_mirror import GPUS, LIMIT, TEAM, Scene, make_scene_context
+
+CASE = {"quotas": {"gpus": LIMIT}}
+SPACES = [f"team-{number}" for number in range(100)]
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the namespaces of the plans that are made."""
+    made: list[str] = []
+    make_plan = QuotaMirrorReconciler._make_plan  # noqa: SLF001  # how often it runs
+
+    def count(reconciler: QuotaMirrorReconciler, quotas: list[WatchedQuota]) -> MirrorPlan:
+        made.append(quotas[0].metadata.namespace)
+        return make_plan(reconciler, quotas)
+
+    monkeypatch.setattr(QuotaMirrorReconciler, "_make_plan", count)
+    return made
+
+
+def settled(planned: list[str]) -> Scene:
+    """A scene in which all quotas are written and were counted again."""
+    scene = Scene(CASE)
+    for name in SPACES:
+        scene.add_namespace(name)
+    for _ in range(4):
+        scene.seconds += 3
+        scene.reconcile()
+    planned.clear()
+    return scene
+
+
+def test_a_change_of_a_quota_makes_only_the_plan_of_its_namespace(planned: list[str]) -> None:
+    scene = settled(planned)
+    written = len(scene.writes)
+    changed = scene.quotas.objects["team-7", "gpus"]
+    hard = dict.fromkeys(changed["spec"]["hard"], "12")
+    scene.quotas.put({**changed, "spec": {"hard": hard}})
+    scene.reconcile()
+    assert planned == ["team-7"]
+    assert len(scene.writes) == written + 1
+    ours = [value for (at, name), value in scene.quotas.objects.items() if at == "team-7"]
+    assert {each["spec"]["hard"].get(GPUS) for each in ours} == {None, "12"}
+
+
+def test_a_change_of_the_configuration_or_facts_makes_all_plans(planned: list[str]) -> None:
+    scene = settled(planned)
+    scene.context = make_scene_context(CASE)
+    scene.reconcile()
+    assert len(planned) == 1 + len(SPACES)
+
+
+def test_the_plan_of_a_namespace_that_is_gone_is_not_kept(planned: list[str]) -> None:
+    scene = settled(planned)
+    for namespace, name in [key for key in scene.quotas.objects if key[0] in SPACES]:
+        scene.quotas.remove(name, namespace)
+    scene.reconcile()
+    assert scene.reconciler._plans.keys() == {TEAM}  # noqa: SLF001  # what it keeps
