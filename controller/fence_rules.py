@@ -31,6 +31,7 @@ from controller.protocols import ObjectCache, ObjectReference, ObjectStore, Repo
 from controller.reconcile import process_each
 from controller.watched_objects import WatchedNode
 from drawbridge.agreement.device_fence import (
+    MAX_CHARACTERS,
     MAX_CHARACTERS_OF_NODE,
     MOST_CHARACTERS,
     FencePart,
@@ -39,7 +40,6 @@ from drawbridge.agreement.device_fence import (
     find_nodes_to_taint,
     find_nodes_without_room,
     find_open_node,
-    find_pools_problem,
     is_our_rule,
     make_rule,
     policy_spec,
@@ -180,9 +180,7 @@ class FenceRuleReconciler:
         self._nodes = {pool: self._nodes[pool] for pool in named & self._nodes.keys()} | published
         tainted = find_nodes_to_taint(self._nodes)
         wanted = {pool: node for pool, node in published.items() if node not in tainted}
-        problem = installed or find_pools_problem(wanted)
-        if rules is None:
-            problem = "the API server does not serve DeviceTaintRules"
+        problem = "the API server does not serve DeviceTaintRules" if rules is None else installed
         if problem:
             wanted = {}
         tainted |= find_nodes_without_room(named, self._nodes, wanted)
@@ -366,8 +364,9 @@ def _describe(outcome: _Outcome) -> str:
         return f"{outcome.problem}; the nodes have"
     nodes = list_some(sorted(outcome.tainted), _MAX_NAMED_NODES, "node")
     return (
-        f"the policy has no room for the pools of {nodes}: with those that leave, a node has"
-        f" {MAX_CHARACTERS_OF_NODE} characters, and all have {MOST_CHARACTERS}; there is"
+        f"the policy has no room for the pools of {nodes}: a node has {MAX_CHARACTERS_OF_NODE}"
+        f" characters with those that leave, and all have {MAX_CHARACTERS}, or {MOST_CHARACTERS}"
+        " with those that leave; there is"
     )
 
 

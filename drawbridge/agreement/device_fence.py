@@ -267,16 +267,19 @@ def find_nodes_to_taint(pools: Mapping[PoolID, str]) -> frozenset[str]:
 
 
 def find_nodes_without_room(
-    named: Collection[PoolID], nodes: Mapping[PoolID, str], wanted: Iterable[PoolID]
+    named: Collection[PoolID], nodes: Mapping[PoolID, str], wanted: Collection[PoolID]
 ) -> frozenset[str]:
     """Return the nodes of wanted pools that do not fit beside those that the policy names.
 
-    `nodes` has the nodes of all these pools, as far as they are known. Those whose pools take most
-    give way.
+    Beside those that stay, they take MAX_CHARACTERS at most. `nodes` has the nodes of all these
+    pools, as far as they are known. Those whose pools take most give way.
     """
     sizes = _count_characters(nodes)
-    needed = _count_characters({pool: nodes[pool] for pool in wanted if pool not in named})
-    room, without = MOST_CHARACTERS - len(write_pools(named)), set()
+    stays = {pool for pool in wanted if pool in named}
+    needed = _count_characters({pool: nodes[pool] for pool in wanted if pool not in stays})
+    limits = (MAX_CHARACTERS, stays), (MOST_CHARACTERS, named)
+    room = min(most - len(write_pools(pools)) for most, pools in limits)
+    without = set()
     for node in sorted(needed, key=lambda each: (sizes[each], each)):
         if needed[node] <= room:
             room -= needed[node]
@@ -293,14 +296,3 @@ def _count_characters(pools: Mapping[PoolID, str]) -> dict[str, int]:
         size = len(name) + len('"",') if _NAMES.fullmatch(name) else MAX_CHARACTERS
         sizes[node] = sizes.get(node, 0) + size
     return sizes
-
-
-def find_pools_problem(pools: Collection[PoolID]) -> str:
-    """Say why the policy cannot name these pools; empty if it can."""
-    size = len(write_pools(pools))
-    if size <= MAX_CHARACTERS:
-        return ""
-    return (
-        f"the names of {len(pools)} pools take {size} characters, of at most {MAX_CHARACTERS} in"
-        f" ValidatingAdmissionPolicy {FENCE_POLICY}"
-    )

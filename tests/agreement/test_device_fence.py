@@ -20,7 +20,6 @@ from drawbridge.agreement.device_fence import (
     find_nodes_to_taint,
     find_nodes_without_room,
     find_open_node,
-    find_pools_problem,
     is_our_rule,
     make_rule,
     policy_spec,
@@ -116,7 +115,6 @@ def test_the_pools_of_a_policy_are_read_as_they_were_written() -> None:
     pools = {POOL, PoolID("d", "a"), PoolID("D.io", "x-1.y/z")}
     assert read_pools(policy_spec(pools, NAMESPACE)) == pools
     assert write_pools(pools) == '["D.io/x-1.y/z","d/a","gpu.example.com/a/b"]'
-    assert find_pools_problem(pools) == ""
     assert read_pools(None) == read_pools({"variables": 3}) == set()
 
 
@@ -156,12 +154,14 @@ def test_the_node_whose_pools_take_most_gives_way(size: int, without: set[str]) 
     assert find_nodes_without_room([named, x, y], nodes, [x, y]) == set()
 
 
-@pytest.mark.parametrize(("size", "problem"), [(0, ""), (1, "at most 90000")])
-def test_more_pools_than_an_expression_can_have_are_a_problem(size: int, problem: str) -> None:
-    few = len(write_pools([PoolID("d", "")]))
-    text = find_pools_problem([PoolID("d", "a" * (MAX_CHARACTERS - few + size))])
-    assert problem in text
-    assert bool(text) is bool(problem)
+@pytest.mark.parametrize(("size", "without"), [(0, set()), (1, {"z"})])
+def test_pools_that_stay_take_no_room_of_those_that_leave(size: int, without: set[str]) -> None:
+    z = PoolID("d", "z")
+    rest = len(write_pools([PoolID("d", ""), z]))
+    stays = PoolID("d", "a" * (MAX_CHARACTERS - rest + size))
+    nodes = {stays: "a", z: "z"}
+    assert find_nodes_without_room([stays], nodes, [stays, z]) == without
+    assert find_nodes_without_room([stays], nodes, [z]) == set()
 
 
 def test_a_rule_taints_the_devices_of_one_pool() -> None:

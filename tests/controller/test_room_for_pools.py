@@ -54,6 +54,27 @@ def test_a_node_with_more_pools_than_the_policy_can_name_closes_no_other() -> No
     assert scene.pools == ["a"]
 
 
+def test_more_nodes_than_the_policy_can_name_close_only_those_that_come_last() -> None:
+    scene = Scene(ENTRY)
+    names = [f"{number:0250}" for number in range(400)]
+    for name in names[:-100]:
+        scene.node(name)
+    scene.reconcile()
+    assert scene.pools == names[:-100]
+    for name in names[-100:]:
+        scene.node(name)
+    scene.reconcile()
+    named = {*scene.pools}
+    assert {*names[:-100]} < named < {*names}
+    assert {name for name in names if scene.reconciler.holds(name)} == named
+    for name in names[:100]:
+        scene.slices.remove(f"{name}-{DRIVER}")
+    for _ in range(15):
+        scene.reconcile(5)
+    assert scene.pools == scene.ruled == names[100:]
+    assert all(map(scene.reconciler.holds, names[100:]))
+
+
 def test_what_leaves_counts_for_its_node() -> None:
     scene = Scene(ENTRY)
     scene.node("a")
