@@ -180,7 +180,9 @@ class FenceRuleReconciler:
         self._nodes = {pool: self._nodes[pool] for pool in named & self._nodes.keys()} | published
         tainted = find_nodes_to_taint(self._nodes)
         wanted = {pool: node for pool, node in published.items() if node not in tainted}
-        problem = "the API server does not serve DeviceTaintRules" if rules is None else installed
+        problem = installed
+        if rules is None:
+            problem = "the API server does not serve DeviceTaintRules"
         if problem:
             wanted = {}
         tainted |= find_nodes_without_room(named, self._nodes, wanted)

@@ -14,7 +14,7 @@ from controller.reconcile import describe_refused_write, process_each
 from controller.usage_observer import UsageObserver, name_owner
 from drawbridge.agreement.operation_codes import USAGE_BOOK_UNREADABLE
 from drawbridge.api_error import ApiError
-from drawbridge.process.counters import OTHER, NamedSeries
+from drawbridge.process.named_series import OTHER, NamedSeries
 from drawbridge.usage.accounts import NOTHING, UsedAmount
 from drawbridge.usage.book import DAY, Book, BookError
 from drawbridge.usage.bookkeeping import continue_book

@@ -10,7 +10,7 @@ from controller.protocols import ObjectCache
 from controller.usage_books import OTHERS, Group
 from controller.usage_observer import UsageObserver, name_owner
 from drawbridge.dra.device import Attribute
-from drawbridge.process.counters import OTHER
+from drawbridge.process.named_series import OTHER
 from drawbridge.process.usage_metrics import AccountUse, Usage, UsageStatistics
 from drawbridge.report.stuck.objects import HangingPod
 from drawbridge.usage.accounts import Account, UsedAmount

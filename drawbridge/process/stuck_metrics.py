@@ -7,7 +7,7 @@ from typing import Final
 
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
-from drawbridge.process.counters import OTHER
+from drawbridge.process.named_series import OTHER
 from drawbridge.report.stuck.codes import CODES
 from drawbridge.report.stuck.found import Stuck
 from drawbridge.report.turns import take_turns

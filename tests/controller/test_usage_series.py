@@ -6,7 +6,7 @@ from typing import Any
 from controller.device_users import find_users, read_device_pod
 from controller.usage_books import MAX_GROUPS, OTHERS
 from controller.usage_series import MAX_ACCOUNTS, UsageSeries
-from drawbridge.process.counters import IDLE_SECONDS, OTHER
+from drawbridge.process.named_series import IDLE_SECONDS, OTHER
 from drawbridge.process.usage_metrics import DEVICE_LABELS, Usage
 from drawbridge.report.stuck.objects import HangingPod
 from tests.cluster.memory_store import MemoryStore

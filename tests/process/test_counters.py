@@ -6,12 +6,8 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.parser import text_string_to_metric_families
 
-from drawbridge.process.counters import (
-    IDLE_SECONDS,
-    OTHER,
-    UnlockedCounter,
-    UnlockedHistogram,
-)
+from drawbridge.process.counters import UnlockedCounter, UnlockedHistogram
+from drawbridge.process.named_series import IDLE_SECONDS, OTHER
 
 BOUNDS = (0.0005, 0.01, 0.25, 1, 5)
 LABELS = st.sampled_from(["pods", "workloads", 'a"b\\c', ""])
