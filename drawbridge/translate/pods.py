@@ -326,8 +326,7 @@ def _move_to_scheduler(
             findings += tuple(group_members.move_pod(patch, requests_devices=requests_devices))
     except EditError as error:
         return Translation(findings=(*findings, PLACE_TAKEN.at("spec.tolerations", f"{error}")))
-    kueue_roles.keep_role(patch, pod)
-    patch.add_undo(context.original)
+    _note_original(patch, pod, context)
     findings += check_annotation_size(patch.pod)
     if _has_error(findings):
         return Translation(findings=findings)
@@ -391,8 +390,7 @@ def _compose(
         findings += tuple(report_queue(pod, outcome.mappings, findings, queue))
     if context.original is not Original.NONE:
         _note_inputs(patch, context)
-        kueue_roles.keep_role(patch, pod)
-    patch.add_undo(context.original)
+    _note_original(patch, pod, context)
     if too_large := check_annotation_size(patch.pod):
         return Translation(findings=(*findings, *too_large))
     templates = tuple(template for _, template in outcome.claims)
@@ -412,6 +410,13 @@ def _note_inputs(patch: Patch, context: TranslationContext) -> None:
         patch.put(("metadata", "annotations", FACTS_ANNOTATION), context.facts_digest)
     if context.configuration.placement is Placement.BRIDGE:
         patch.put(("metadata", "annotations", PLACEMENT_LABEL), Placement.BRIDGE.value)
+
+
+def _note_original(patch: Patch, asked: Value, context: TranslationContext) -> None:
+    """Note on the pod what others have to know of it as asked."""
+    if context.original is not Original.NONE:
+        kueue_roles.keep_role(patch, asked)
+    patch.add_undo(context.original)
 
 
 def _change_other_fields(patch: Patch, requests: PodRequests, outcome: Outcome) -> list[Finding]:

@@ -123,3 +123,12 @@ def test_a_member_that_only_gets_another_scheduler_keeps_its_role() -> None:
     after = translated(asked, facts, placement=Placement.BRIDGE)
     assert after["spec"]["schedulerName"] == "drawbridge"
     assert role(after) == hash_role(asked["spec"])
+
+
+def test_a_member_that_is_nested_too_deeply_is_translated_without_a_role() -> None:
+    nested: YamlValue = []
+    for _ in range(5000):
+        nested = [nested]
+    after = translated(member(priority=nested))
+    assert after["spec"]["resourceClaims"]
+    assert ROLE not in after["metadata"]["annotations"]

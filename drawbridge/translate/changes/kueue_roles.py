@@ -6,6 +6,7 @@ replacement pod can come after these have changed. So the role is that of the po
 Kueue 0.19 (`GenerateRoleHash`).
 """
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Mapping
@@ -38,7 +39,8 @@ def keep_role(patch: Patch, asked: Value) -> None:
         as_mapping(metadata.get(each)).get(_GROUP) for each in ("labels", "annotations")
     )
     if patch.edits and is_member and get_value(asked, _ROLE) is None:
-        patch.put(_ROLE, hash_role(as_mapping(get_value(asked, ("spec",)))))
+        with contextlib.suppress(RecursionError):  # no API server accepts such a pod
+            patch.put(_ROLE, hash_role(as_mapping(get_value(asked, ("spec",)))))
 
 
 def hash_role(spec: Mapping[str, Value]) -> str:
