@@ -32,7 +32,6 @@ from allocator.state.releases import waits_for
 from drawbridge.ledger.holdings import read_holds
 from drawbridge.ledger.ledger import uid_of
 from drawbridge.solver.answers import Solution
-from drawbridge.solver.gangs import Ask as GangAsk
 from drawbridge.solver.reasons import Reason
 
 _FORGOTTEN: Final = "the group is not known any more; the pod is tried again"
@@ -119,7 +118,7 @@ class GroupPreemption:
         chosen = search.run(ask, self._basis.out_of_time)
         if chosen is None:
             return None
-        if chosen.few is None and not search.place(ask, epoch, self._basis.out_of_time).complete:
+        if chosen.few is None and search.place(ask, epoch, self._basis.out_of_time) is None:
             return None
         return own.pod.uid
 
@@ -168,16 +167,13 @@ class GroupPreemption:
 
         Nobody is evicted for devices that have more than a quota has room for.
         """
-        asks: dict[frozenset[str], GangAsk] = {}
         room, groups = QuotaRoom(self._state, question.members), self._groups
 
         def ask(of_node: Question) -> Mapping[str, Solution]:
-            removed, nodes, claims = of_node
-            if removed not in asks:
-                asks.clear()
-                view = self._state.ledger.view_without(victims.released_without(removed))
-                asks[removed] = ask_in(self._state, view, self._basis.out_of_time)
-            solutions = asks[removed](nodes, claims)
+            removed, node, claims = of_node
+            released = victims.released_without(removed) & self._claims_on(node)
+            view = self._state.ledger.view_without(released)
+            solutions = ask_in(self._state, view, self._basis.out_of_time)((node,), claims)
             within = room.among(claims, solutions)
             search = groups.get(question.group.key).cut_victims
             if search is not None and len(within) < len(solutions):
@@ -198,7 +194,7 @@ class GroupPreemption:
         """Place the members without the victims, and keep the devices; or begin anew."""
         ask, epoch = self._ask(question, victims), self._state.epoch()
         placement = search.place(ask, epoch, self._basis.out_of_time)
-        if not placement.complete:
+        if placement is None:
             return PreemptReply(unfinished=True, message=_CONTINUES)
         chosen, key = search.chosen or ChosenVictims(), question.group.key
         places = MemberPlaces(members, search.kinds, placement, search.needed)

@@ -8,8 +8,9 @@ the victims could stay. What a node gives changes no other node, so that each is
 2. As many of these pods as possible are kept: by budgets, by priority, by the work that their
    eviction loses.
 
-The search has small steps, and goes on where it was cut. What runs can change meanwhile, so that
-the members are placed at the end, in the state of that moment.
+The search has small steps, and goes on where it was cut. A step asks about one node and the pods
+that are removed there: it costs no more in a large cluster, and is never cut for lack of time. What
+runs can change meanwhile, so that the members are placed at the end, in the state of that moment.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
@@ -25,22 +26,23 @@ from drawbridge.solver.gangs import (
     Counts,
     CutSearch,
     GangPlacement,
-    GangSearch,
     MemberKind,
     Steps,
     add_up,
     find_largest,
+    placing,
 )
 
-# So many nodes are asked about in one step.
+# The lost work of so many nodes is weighed in one step.
 _NODES_PER_STEP: Final = 8
 
-# Nodes and claims, when some pods are gone.
-Question: TypeAlias = tuple[frozenset[str], Sequence[str], Sequence[Claim]]
+# A node and claims, when some pods of the node are gone.
+Question: TypeAlias = tuple[frozenset[str], str, Sequence[Claim]]
 # The work that the eviction of pods loses.
 LostBy: TypeAlias = Callable[[Collection[PotentialVictim]], int]
 Ask: TypeAlias = Callable[[Question], Mapping[str, Solution]]
 T = TypeVar("T")
+_Pods: TypeAlias = Mapping[str, Sequence[PotentialVictim]]
 _Steps: TypeAlias = Generator[Question | None, Mapping[str, Solution], T]
 
 
@@ -70,7 +72,7 @@ class GroupVictimSearch:
         request: PreemptRequest,
         choices: Sequence[Sequence[MemberKind]],
         needed: int,
-        pods: Mapping[str, Sequence[PotentialVictim]],
+        pods: _Pods,
         lost: LostBy = lambda _pods: 0,
     ) -> None:
         self.request = request
@@ -81,7 +83,7 @@ class GroupVictimSearch:
         self._lost = lost
         self.chosen: ChosenVictims | None = None
         self._search = CutSearch(self._choose(pods))
-        self._placing: tuple[int, GangSearch] | None = None
+        self._placing: tuple[int, CutSearch[Question, GangPlacement]] | None = None
 
     @property
     def kinds(self) -> Sequence[MemberKind]:
@@ -94,8 +96,8 @@ class GroupVictimSearch:
             self.chosen = self._search.run(ask, out_of_time)
         return self.chosen
 
-    def place(self, ask: Ask, epoch: int, out_of_time: Callable[[], bool]) -> GangPlacement:
-        """Return where members fit in the state `epoch`; not `complete` if that takes longer."""
+    def place(self, ask: Ask, epoch: int, out_of_time: Callable[[], bool]) -> GangPlacement | None:
+        """Return where members fit in the state `epoch`; None if the search was cut."""
         chosen = self.chosen or ChosenVictims()
         if self._placing is None or self._placing[0] != epoch:
             kinds = [
@@ -104,12 +106,10 @@ class GroupVictimSearch:
                 )
                 for kind in self.kinds
             ]
-            self._placing = epoch, GangSearch(kinds)
-        return self._placing[1].run(
-            lambda nodes, claims: ask((chosen.uids, nodes, claims)), out_of_time
-        )
+            self._placing = epoch, CutSearch(_ask_without(chosen.pods, placing(kinds)))
+        return self._placing[1].run(ask, out_of_time)
 
-    def _choose(self, pods: Mapping[str, Sequence[PotentialVictim]]) -> _Steps[ChosenVictims]:
+    def _choose(self, pods: _Pods) -> _Steps[ChosenVictims]:
         yield None  # so that a search has begun before its first question
         most = 0
         for number in range(len(self.choices)):
@@ -120,12 +120,11 @@ class GroupVictimSearch:
             most = max(most, chosen.few)
         return ChosenVictims(few=most)
 
-    def _choose_in(self, pods: Mapping[str, Sequence[PotentialVictim]]) -> _Steps[ChosenVictims]:
+    def _choose_in(self, pods: _Pods) -> _Steps[ChosenVictims]:
         """Choose the victims for one choice of members."""
-        every = frozenset(pod.uid for of_node in pods.values() for pod in of_node)
         usable = dict.fromkeys(name for kind in self.kinds for name in kind.nodes)
-        fitting = yield from self._fitting(usable, frozenset())
-        emptied = yield from self._fitting([name for name in usable if pods.get(name)], every)
+        fitting = yield from self._fitting(usable, {})
+        emptied = yield from self._fitting([name for name in usable if pods.get(name)], pods)
         most = yield from self._count(fitting | emptied)
         if most < self.needed:
             return ChosenVictims(few=most)
@@ -168,18 +167,14 @@ class GroupVictimSearch:
         )
         for _, name, pod in order:
             others = [each for each in removed[name] if each != pod]
-            uids = {each.uid for node, some in removed.items() for each in some if node != name}
-            gone = frozenset(uids.union(each.uid for each in others))
-            here = yield from self._fitting([name], gone)
+            here = yield from self._fitting([name], {name: others})
             without = {node: each for node, each in fitting.items() if node != name} | here
             if (yield from self._count(without)) >= self.needed:
                 removed[name] = others
                 fitting.clear()
                 fitting.update(without)
 
-    def _fitting(
-        self, nodes: Iterable[str], removed: frozenset[str]
-    ) -> _Steps[dict[str, list[Counts]]]:
+    def _fitting(self, nodes: Iterable[str], removed: _Pods) -> _Steps[dict[str, list[Counts]]]:
         """Find how many members fit on each node without some pods."""
         steps = find_largest(list(nodes), self.kinds)
         return (yield from _ask_without(removed, steps))
@@ -191,7 +186,7 @@ class GroupVictimSearch:
     def _add_up(
         self, fitting: Mapping[str, list[Counts]]
     ) -> _Steps[tuple[int, Mapping[str, Counts]]]:
-        return (yield from _ask_without(frozenset(), add_up(fitting, self.kinds)))
+        return (yield from _ask_without({}, add_up(fitting, self.kinds)))
 
 
 def _in_steps(nodes: Collection[str], compute: Callable[[str], T]) -> _Steps[dict[str, T]]:
@@ -204,8 +199,8 @@ def _in_steps(nodes: Collection[str], compute: Callable[[str], T]) -> _Steps[dic
     return computed
 
 
-def _ask_without(removed: frozenset[str], steps: Steps[T]) -> _Steps[T]:
-    """Ask the questions of some steps about few nodes at a time, without some pods."""
+def _ask_without(removed: _Pods, steps: Steps[T]) -> _Steps[T]:
+    """Ask the questions of some steps about one node at a time, without some of its pods."""
     try:
         question = next(steps)
         while True:
@@ -213,8 +208,9 @@ def _ask_without(removed: frozenset[str], steps: Steps[T]) -> _Steps[T]:
             if question is None:
                 yield None  # work of the search itself is a step, too
             nodes, claims = question or ((), ())
-            for start in range(0, len(nodes), _NODES_PER_STEP):
-                answers |= yield removed, nodes[start : start + _NODES_PER_STEP], claims
+            for name in nodes:
+                gone = frozenset(pod.uid for pod in removed.get(name, ()))
+                answers |= yield gone, name, claims
             question = steps.send(answers)
     except StopIteration as end:
         result: T = end.value

@@ -12,8 +12,8 @@ to nodes; the caller notices the others when it reserves.
     found = place_gang([MemberKind(claims_of_one_member, 8, names_of_nodes)], ask)
     # found.placed of 8 fit; found.nodes says where, and each solution has the allocations.
 
-A `GangSearch` is the same in small steps, so that it can be cut after each and continued later. So
-is any search that is written as steps (`CutSearch`); `find_largest` and `add_up` are parts of such.
+`placing` is the same in small steps, so that a `CutSearch` of them can be cut after each and
+continued later; `find_largest` and `add_up` are parts of such searches.
 
 The plan:
 
@@ -91,11 +91,10 @@ class NodeMembers(msgspec.Struct, frozen=True):
 
 
 class GangPlacement(msgspec.Struct, frozen=True):
-    """Where members fit together, and how many; without `complete`, more may fit."""
+    """Where members fit together, and how many."""
 
     nodes: tuple[NodeMembers, ...]
     placed: int
-    complete: bool = True
 
     def only_on(self, kinds: Sequence[MemberKind]) -> "GangPlacement":
         """Return what is placed on nodes that members of these kinds can still use."""
@@ -146,21 +145,10 @@ class CutSearch(Generic[Q, T]):
         return self._result
 
 
-class GangSearch:
-    """The search for the members of a gang, which can be cut."""
-
-    def __init__(self, kinds: Sequence[MemberKind]) -> None:
-        self._search = CutSearch(placing(kinds))
-
-    def run(self, ask: Ask, out_of_time: Callable[[], bool] = lambda: False) -> GangPlacement:
-        """Return where members fit; not `complete` if the search was cut."""
-        placement = self._search.run(lambda question: ask(*question), out_of_time)
-        return placement or GangPlacement((), 0, complete=False)
-
-
 def place_gang(kinds: Sequence[MemberKind], ask: Ask) -> GangPlacement:
     """Place as many members of a gang as fit together; each kind has claims."""
-    return GangSearch(kinds).run(ask)
+    placement = CutSearch(placing(kinds)).run(lambda question: ask(*question))
+    return placement or GangPlacement((), 0)
 
 
 def placing(kinds: Sequence[MemberKind]) -> Steps[GangPlacement]:

@@ -387,6 +387,16 @@ def test_a_search_that_is_cut_after_each_step_goes_on_beside_the_calls() -> None
     assert turns > 5
 
 
+def test_a_search_ends_however_little_time_its_turns_have() -> None:
+    contest = full(n1=2, n2=2, n3=2)
+    contest.cluster.ask_group("default/g", *FOUR, priority=HIGH)
+    request, decisions = contest.preemption("m0"), contest.cluster.decisions
+    for _ in range(1000):
+        if not (reply := decisions.preempt(request, 0.0, lambda: True)).unfinished:
+            break
+    assert sum(map(len, victims_of(reply).values())) == 4
+
+
 def test_a_search_that_was_cut_evicts_nobody_who_is_gone() -> None:
     contest, _ = mixed()
     decisions = contest.cluster.decisions
@@ -427,7 +437,7 @@ def test_only_pods_that_the_scheduler_lists_are_evicted() -> None:
     assert decisions.preempt(request, 0.0).waiting
 
 
-def test_a_step_asks_about_few_nodes_or_compares_few_numbers() -> None:
+def test_a_step_asks_about_one_node_and_its_pods_or_compares_few_numbers() -> None:
     names = [f"n{number}" for number in range(12)]
     kinds = [MemberKind((), 10, names) for _ in range(3)]
     pods = {name: (PotentialVictim(uid=f"p-{name}"),) for name in names}
@@ -437,13 +447,14 @@ def test_a_step_asks_about_few_nodes_or_compares_few_numbers() -> None:
     def ask(question: Question) -> Mapping[str, Solution]:
         nonlocal asked
         asked += 1
-        _, nodes, _ = question
-        assert len(nodes) <= 8
-        return dict.fromkeys(nodes, Solution("any", ()))
+        removed, node, _ = question
+        assert removed <= {f"p-{node}"}
+        return {node: Solution("any", ())}
 
     steps = 0
     while search.run(ask, lambda: True) is None:
         steps += 1
+        assert asked <= steps
     # Numbers are compared in steps without a question.
     assert steps > asked > 0
 
@@ -460,8 +471,8 @@ def test_a_step_weighs_the_lost_work_of_few_nodes() -> None:
         return 0
 
     def ask(question: Question) -> Mapping[str, Solution]:
-        removed, nodes, _ = question
-        return {each: Solution("any", ()) for each in nodes if f"p-{each}" in removed}
+        removed, node, _ = question
+        return {node: Solution("any", ())} if f"p-{node}" in removed else {}
 
     search = GroupVictimSearch(PreemptRequest(pod_uid="m0"), [kinds], 50, pods, lost)
     most = chosen = 0

@@ -10,7 +10,15 @@ import pytest
 
 from drawbridge.dra.claim import Claim
 from drawbridge.solver.answers import Solution
-from drawbridge.solver.gangs import GangPlacement, GangSearch, MemberKind, count_all, place_gang
+from drawbridge.solver.gangs import (
+    CutSearch,
+    GangPlacement,
+    MemberKind,
+    Question,
+    count_all,
+    place_gang,
+    placing,
+)
 from drawbridge.solver.memo import Memo, OutOfTimeError
 from drawbridge.solver.solve import solve
 from tests.solver.scenario import Scenario, read, share_ids
@@ -185,7 +193,6 @@ def test_as_many_members_fit_as_in_the_best_of_all_placements(part: int) -> None
         case = draw_case(seed)
         placed, kinds = place(case)
         best = most_members(case)
-        assert placed.complete
         assert placed.placed == best, seed
         partly += 0 < best < sum(case["counts"])
         for on_node in placed.nodes:
@@ -233,7 +240,7 @@ def test_a_member_moves_for_one_that_needs_its_node() -> None:
 
 def test_a_gang_that_does_not_fit_is_told_how_many_do() -> None:
     placed, _ = place(gang({"a": 4, "b": 2}, (8, 1)))
-    assert (placed.placed, placed.complete) == (6, True)
+    assert placed.placed == 6
 
 
 def test_many_kinds_are_placed_too() -> None:
@@ -257,27 +264,27 @@ def test_no_more_nodes_are_asked_than_needed() -> None:
 
 
 @pytest.mark.parametrize("raises", [False, True])
-def test_a_search_out_of_time_is_not_complete(*, raises: bool) -> None:
+def test_a_search_out_of_time_has_no_result(*, raises: bool) -> None:
     given = read(scenario(gang({"a": 8}, (8, 1))))
 
-    def stop(_: Sequence[str], __: Sequence[Claim]) -> Mapping[str, Solution]:
+    def stop(_: Question) -> Mapping[str, Solution]:
         raise OutOfTimeError
 
     kind = MemberKind(given.claims, 8, ["a"])
-    search = GangSearch([kind])
-    ran = search.run(stop if raises else ask_of(given, Memo()), lambda: not raises)
-    assert (ran.placed, ran.complete) == (0, False)
-    assert search.run(ask_of(given, Memo())).placed == 8
+    search, ask = CutSearch(placing([kind])), ask_of(given, Memo())
+    assert search.run(stop if raises else lambda each: ask(*each), lambda: not raises) is None
+    ran = search.run(lambda each: ask(*each))
+    assert ran is not None
+    assert ran.placed == 8
 
 
 @every_row("seed", range(0, CASES, CASES // 50))
 def test_a_search_that_is_cut_after_each_step_finds_the_same(seed: int) -> None:
     case = draw_case(seed)
     whole, kinds = place(case)
-    ask, search = ask_of(read(scenario(case)), Memo()), GangSearch(kinds)
-    ran = search.run(ask, lambda: True)
-    while not ran.complete:
-        ran = search.run(ask, lambda: True)
+    ask, search = ask_of(read(scenario(case)), Memo()), CutSearch(placing(kinds))
+    while (ran := search.run(lambda each: ask(*each), lambda: True)) is None:
+        pass
     assert on_nodes(ran) == on_nodes(whole)
 
 
@@ -286,13 +293,14 @@ def test_a_step_asks_one_question_or_compares_few_numbers() -> None:
     kinds = [MemberKind((), 128, [f"n{number}" for number in range(64)]) for _ in range(3)]
     asked = 0
 
-    def ask(names: Sequence[str], _: Sequence[Claim]) -> Mapping[str, Solution]:
+    def ask(question: Question) -> Mapping[str, Solution]:
         nonlocal asked
         asked += 1
+        names, _ = question
         assert len(names) <= 64
         return dict.fromkeys(names, Solution("any", ()))
 
-    search = GangSearch(kinds)
+    search = CutSearch(placing(kinds))
     for _ in range(100):
         before = asked
         search.run(ask, lambda: True)
