@@ -2,6 +2,8 @@ package plugin
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,6 +61,16 @@ func TestAGroupWithoutPodsOfALowerPrioritySaysSo(t *testing.T) {
 	checkTexts(t, []string{status.Message()}, "preemption: no pod with a lower priority has devices")
 }
 
+// newLargeGroupCluster returns a cluster of three parts, of which one request can name two.
+func newLargeGroupCluster(t *testing.T, reply protocol.PreemptReply) *preemptionCluster {
+	t.Helper()
+	a := newGroupCluster(t, 3*nodesPerRequest, reply)
+	for _, pod := range a.pods {
+		pod.UID = types.UID(pod.Name + strings.Repeat("x", protocol.MaxMessageBytes/5/nodesPerRequest))
+	}
+	return a
+}
+
 // More nodes than one request can name are asked about in turns, which a search that continues does not end.
 func TestAGroupIsAskedAboutAsManyNodesAsOneRequestNames(t *testing.T) {
 	for name, each := range map[string]struct {
@@ -70,10 +82,7 @@ func TestAGroupIsAskedAboutAsManyNodesAsOneRequestNames(t *testing.T) {
 		"waits":     {protocol.PreemptReply{Waiting: true, Message: "waits for 1 device"}, 2 * nodesPerRequest},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := newGroupCluster(t, 3*nodesPerRequest, each.reply)
-			for _, pod := range a.pods {
-				pod.UID = types.UID(pod.Name + strings.Repeat("x", protocol.MaxMessageBytes/5/nodesPerRequest))
-			}
+			a := newLargeGroupCluster(t, each.reply)
 			seen := map[string][]string{}
 			for range 2 {
 				_, status := a.schedule(t)
@@ -90,5 +99,23 @@ func TestAGroupIsAskedAboutAsManyNodesAsOneRequestNames(t *testing.T) {
 				t.Errorf("asked for %d nodes", len(seen))
 			}
 		})
+	}
+}
+
+func TestTheRefusalOfAGroupMovesNoNodesOfAnother(t *testing.T) {
+	a := newLargeGroupCluster(t, protocol.PreemptReply{Unfinished: true, Message: "the search continues"})
+	member, other := a.pod, a.pod.DeepCopy()
+	other.Name, other.UID = "other", "other"
+	other.Labels = map[string]string{coschedulingLabel: "other", minAvailableLabel: "2"}
+	a.schedule(t)
+	before := a.asked(t)
+	a.pod = other
+	a.server.Reply("/v1/preempt", allocatortest.Reply{Body: protocol.PreemptReply{Message: "not enough"}})
+	a.schedule(t)
+	a.asked(t)
+	a.pod = member
+	a.schedule(t)
+	if after := a.asked(t); !maps.EqualFunc(before, after, slices.Equal) {
+		t.Errorf("asked for %d other nodes", len(after))
 	}
 }

@@ -33,5 +33,6 @@ const (
 	// How many members of a group are asked about together.
 	maxMembers = 1024
 
-	maxRememberedPods = 10000
+	maxRememberedPods   = 10000
+	maxRememberedGroups = 1000
 )

@@ -15,6 +15,7 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
+	"k8s.io/utils/lru"
 
 	"drawbridge.dev/bridge/framework"
 	"drawbridge.dev/bridge/protocol"
@@ -31,14 +32,15 @@ type nodePreemption struct {
 	plugin  *Plugin
 	handle  framework.Handle
 	budgets policylisters.PodDisruptionBudgetLister
-	// offset is where the next search of nodes starts, and groupOffset where one for a group does.
-	offset, groupOffset atomic.Uint32
+	// offset is where the next search of nodes starts, and groupOffsets where that for each group does.
+	offset       atomic.Uint32
+	groupOffsets *lru.Cache
 }
 
 // newNodePreemption is called before the informers of the scheduler start, which then include budgets.
 func newNodePreemption(plugin *Plugin, handle framework.Handle) *nodePreemption {
 	budgets := handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister()
-	return &nodePreemption{plugin: plugin, handle: handle, budgets: budgets}
+	return &nodePreemption{plugin: plugin, handle: handle, budgets: budgets, groupOffsets: lru.New(maxRememberedGroups)}
 }
 
 // preempt evicts victims so that a pod fits on a node, and nominates the pod to it. The result ends preemption: the one
@@ -89,7 +91,10 @@ func (n *nodePreemption) preemptGroup(ctx context.Context, state fwk.CycleState,
 	if err != nil {
 		return fwk.AsStatus(fmt.Errorf("list PodDisruptionBudgets: %w", err))
 	}
-	nodes, err := n.nodesToTry(state, pod, n.groupOffset.Load())
+	key := groupOf(pod)
+	known, _ := n.groupOffsets.Get(key)
+	offset, _ := known.(uint32) // 0 for a group that is not known
+	nodes, err := n.nodesToTry(state, pod, offset)
 	if err != nil {
 		return fwk.AsStatus(fmt.Errorf("list the nodes of the scheduler: %w", err))
 	}
@@ -118,9 +123,9 @@ func (n *nodePreemption) preemptGroup(ctx context.Context, state fwk.CycleState,
 	if victims > 0 {
 		return stop(fmt.Sprintf("preemption: %d pods are evicted for the group", victims))
 	}
-	// The allocator goes on with a search only while the same nodes are named.
+	// The allocator goes on with a search only while the same nodes are named, so other groups move nothing here.
 	if tried < len(nodes) && !reply.Waiting && !reply.Unfinished {
-		n.groupOffset.Add(uint32(tried))
+		n.groupOffsets.Add(key, offset+uint32(tried))
 	}
 	return stop("preemption: " + reply.Message)
 }
