@@ -46,13 +46,14 @@ def _reduce_mark(metadata: ClaimMetadata, allocation: Allocation | None) -> Mapp
     if not isinstance(mark, Mark):
         return {ALLOCATION_ANNOTATION: ""}
     held = {(each.driver, each.pool, each.device, each.share_id) for each in results}
+    is_ours = is_mark_of(mark, allocation)  # also if an API server has not stored the shares
     devices = [
         replace(device, consumed_capacity={})
-        for result, device in mark.by_result().items()
-        if result in held
+        for result, device in reversed([*mark.by_result().items()])
+        if is_ours or result in held
     ]
-    allocator = ALLOCATOR if is_mark_of(mark, allocation) else ""
-    return {ALLOCATION_ANNOTATION: format_mark(Mark(allocator, tuple(devices)))}
+    reduced = Mark(ALLOCATOR if is_ours else "", tuple(devices))
+    return {ALLOCATION_ANNOTATION: format_mark(reduced)}
 
 
 def _without_conditions(request: Request) -> Request:

@@ -2,7 +2,9 @@
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
+from drawbridge.dra.allocation import AllocatedDevices, Allocation, AllocationResult, ClaimStatus
 from drawbridge.dra.claim import Claim, read_claim
 from drawbridge.dra.device import Counter, CounterUse
 from drawbridge.dra.quantity import parse
@@ -10,15 +12,17 @@ from drawbridge.ledger.allocation_mark import (
     ALLOCATOR,
     Mark,
     MarkedDevice,
+    find_dropped,
     format_mark,
     is_allocated_by_us,
     is_mark_of,
+    make_mark,
     read_mark,
 )
 from drawbridge.ledger.holdings import read_holds
 from drawbridge.ledger.reduced_claim import reduce_claim
 from drawbridge.names import ALLOCATION_ANNOTATION
-from tests.tables import YamlValue
+from tests.tables import YamlValue, every_row
 
 
 def claim(mark: str, *, allocated: bool) -> Claim:
@@ -96,6 +100,38 @@ def test_the_counters_that_a_claim_holds_stay_known() -> None:
     )
     assert is_mark_of(kept, whole.status.allocation)
     assert not kept.devices[0].consumed_capacity
+
+
+@every_row(
+    ("fields", "dropped"),
+    [
+        ({}, ""),
+        ({"share_id": None}, "shareID of device x.io/p/a"),
+        ({"share_id": None, "consumed_capacity": {}}, "shareID of device x.io/p/a"),
+        ({"binding_conditions": ()}, "bindingConditions of device x.io/p/a"),
+    ],
+)
+def test_whose_allocation_it_is_and_what_is_not_stored_of_it_stay_known(
+    fields: dict[str, object], dropped: str
+) -> None:
+    share = AllocationResult(
+        request="held",
+        driver="x.io",
+        pool="p",
+        device="a",
+        share_id="1",
+        consumed_capacity={"memory": parse("1Gi")},
+        binding_conditions=("Ready",),
+    )
+    device = AllocationResult(request="held", driver="x.io", pool="p", device="b")
+    written, stored = (
+        Allocation(AllocatedDevices((each, device))) for each in (share, replace(share, **fields))
+    )
+    mark = format_mark(make_mark(written, lambda *_: ()))
+    whole = replace(claim(mark, allocated=True), status=ClaimStatus(stored))
+    for read in (whole, reduce_claim(whole)):
+        assert is_allocated_by_us(read)
+        assert find_dropped(read) == dropped
 
 
 @pytest.mark.parametrize(
