@@ -15,8 +15,8 @@ version than the bindings that were sent before name: it would run without its d
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -34,6 +34,7 @@ from allocator.writes.binding_conditions import (
 from allocator.writes.claims import BindRefusedError, ClaimWriter
 from allocator.writes.cluster_writes import ClusterWrites, PodName, PodPlace
 from allocator.writes.undoing import CONCURRENT_WRITES, Undoing, Unfinished
+from allocator.writes.write_slots import WriteSlot, WriteSlots
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.errors import NotLeadingError
@@ -82,10 +83,7 @@ class PodBinder:
         self._leads = leads
         self._times = times
         self._ages = AllocationAges(times.timeout)
-        # Other pods wait, because the API server is the bottleneck of a burst. What one namespace
-        # writes leaves room for others, also if it gets no response.
-        self._slots = asyncio.Semaphore(2 * CONCURRENT_WRITES)
-        self._slots_of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._slots = WriteSlots()
         # By pod and claim, as long as a call has the lock or waits for it.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._term = 0
@@ -142,21 +140,15 @@ class PodBinder:
         """Return the lock of a pod or a claim; nobody but `async with` may refer to it."""
         return self._locks.setdefault(uid, asyncio.Lock())
 
-    @asynccontextmanager
-    async def _slot(self, namespace: str) -> AsyncIterator[None]:
-        """Wait until more may be written; nobody who has a slot waits for a lock."""
-        of_one = asyncio.Semaphore(CONCURRENT_WRITES)
-        async with self._slots_of.setdefault(namespace, of_one), self._slots:
-            yield
-
     async def _bind_reserved(self, reservation: PodReservation, term: int) -> BindReply:
         claims = self._make_claim_writer(term)
+        slot = self._slots.queue(reservation.namespace)
         place = self._last_place(_pod_of(reservation))
         try:
-            allocated = await self._allocate(reservation, claims)
+            allocated = await self._allocate(reservation, claims, slot)
             waiting = await self._wait_for_devices(reservation.uid, allocated)
             if not waiting:
-                await self._bind(reservation, place, claims)
+                await self._bind(reservation, place, claims, slot)
         except (BindRefusedError, ApiError, NotLeadingError) as error:
             if self._term == term:
                 self._undo_soon(reservation)
@@ -194,16 +186,18 @@ class PodBinder:
             check=lambda: self._check_term(term),
         )
 
-    async def _allocate(self, reservation: PodReservation, claims: ClaimWriter) -> list[Claim]:
+    async def _allocate(
+        self, reservation: PodReservation, claims: ClaimWriter, slot: WriteSlot
+    ) -> list[Claim]:
         marked, allocated = [], []
         for reserved in reservation.claims:
             # Each write changes the version of a claim, so that pods that share it take turns.
-            async with self._locked(reserved.uid), self._slot(reserved.namespace):
+            async with self._locked(reserved.uid), slot():
                 marked.append(await claims.mark(reserved))
         # Nobody joins those who wait for a device that has failed, and leave it one by one.
         await self._find_unready(reservation.uid, marked)
         for live, reserved in zip(marked, reservation.claims, strict=True):
-            async with self._locked(reserved.uid), self._slot(reserved.namespace):
+            async with self._locked(reserved.uid), slot():
                 allocated.append(await claims.allocate(live, reserved))
         return allocated
 
@@ -261,7 +255,11 @@ class PodBinder:
         return current
 
     async def _bind(
-        self, reservation: PodReservation, place: PodPlace | None, claims: ClaimWriter
+        self,
+        reservation: PodReservation,
+        place: PodPlace | None,
+        claims: ClaimWriter,
+        slot: WriteSlot,
     ) -> None:
         """Bind the pod as it was seen before its claims were written the last time.
 
@@ -280,11 +278,11 @@ class PodBinder:
                 place = await self._read_unbound(pod, reservation.node)
                 if place is None:
                     break
-                await self._allocate(reservation, claims)
+                await self._allocate(reservation, claims, slot)
             await self._check_claims(place, reservation)
             check()
             try:
-                async with self._slot(pod.namespace):
+                async with slot():
                     with self._noting_bound(pod.uid):
                         await self._writes.bind(pod, reservation.node, place.version, check)
                 break

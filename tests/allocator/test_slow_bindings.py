@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from allocator.writes.binding import CALL_SECONDS
+from allocator.writes.undoing import CONCURRENT_WRITES
 from drawbridge.api_error import ApiError
 from tests.allocator.binding_rig import Rig
 from tests.virtual_time import run_virtually
@@ -51,6 +52,23 @@ def test_pods_that_wait_for_the_writes_of_others_are_told_in_time_and_bound_late
             await rig.recovery.run_turn()
             rounds += 1
         assert rounds > 1
+
+    run_virtually(story)
+
+
+def test_each_attempt_binds_some_pods_however_many_write_claims_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story() -> None:
+        rig = Rig()
+        for name in ("mark", "allocate", "bind"):
+            delay(rig, monkeypatch, name, 0.3 * CALL_SECONDS)
+        numbers = range(2 * CONCURRENT_WRITES)
+        for number in numbers:
+            rig.cluster.add_claim(f"c-{number}")
+            rig.reservations.reserve(f"pod-{number}", f"c-{number}", device=f"gpu-{number}")
+        answers = await asyncio.gather(*(rig.bind(f"pod-{number}") for number in numbers))
+        assert answers.count("") == CONCURRENT_WRITES
 
     run_virtually(story)
 
