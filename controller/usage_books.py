@@ -23,7 +23,6 @@ from drawbridge.usage.meter import Observed
 from drawbridge.usage.stored_books import (
     KEY,
     MAX_DAYS,
-    all_names,
     compose_config_map,
     name_of_day,
     read_config_map,
@@ -189,17 +188,12 @@ class UsageReconciler:
 
     async def _find_latest(self, today: int) -> _Stored | None:
         """Return the newest book; of tomorrow, if the clock went back."""
-        near = [name_of_day(day) for day in (today + 1, today, today - 1)]
-        # Nobody wrote for days, or an earlier version gave the books other names.
-        others = [name for name in all_names() if name not in near]
-        stored: list[_Stored] = []
-        for names in (near, others):
-            read = [await self._read_book(name) for name in names]
-            stored += [e for e in read if e and today - MAX_DAYS < e.book.day <= today + 1]
-            if any(each.book.day >= today - 1 for each in stored):
-                break
-        stored += [self._skipped] if self._skipped is not None else []
-        return max(stored, key=lambda each: (each.book.day, each.book.through), default=None)
+        for day in range(today + 1, today + 1 - MAX_DAYS, -1):
+            stored = (await self._read_book(name_of_day(day)), self._skipped)
+            of_day = [each for each in stored if each is not None and each.book.day == day]
+            if of_day:
+                return max(of_day, key=lambda each: each.book.through)
+        return None
 
     async def _read_book(self, name: str) -> _Stored | None:
         config_map = await self._config_maps.read(name, self._namespace)

@@ -88,7 +88,7 @@ CONFIGURATION_IN_USE_CONFIG_MAP: Final = "drawbridge-config-in-use"
 CONFIGURATION_KEY: Final = "config.yaml"
 MIRRORED_QUOTA: Final = "drawbridge-quota"
 PROBE_TEMPLATE: Final = "drawbridge-probe"
-# The day of the month with two digits follows.
+# A number with two digits follows.
 USAGE_CONFIG_MAP_PREFIX: Final = "drawbridge-usage-"
 CONTROLLER_LEASE: Final = "drawbridge-controller"
 # The scheduler of bridge placement, as pods name it.

@@ -14,16 +14,7 @@ from typing import Final
 
 import msgspec
 
-from drawbridge.usage.accounts import (
-    NANO,
-    NOTHING,
-    OTHER,
-    ZERO,
-    Account,
-    UsedAmount,
-    round_to_nano,
-    sum_usage,
-)
+from drawbridge.usage.accounts import NOTHING, OTHER, ZERO, Account, UsedAmount, sum_usage
 
 DAY: Final = 86_400
 # Of one namespace and day.
@@ -247,9 +238,7 @@ def _read_number(text: str) -> Fraction:
     # Python also reads exponents, with which a short text is a number of any size.
     if not _NUMBER.fullmatch(text):
         raise ValueError(f"{text[:80]} is not a fraction of whole numbers")
-    number = Fraction(text)
-    # Books of earlier releases have longer fractions, which grow as others are added.
-    return number if number.denominator <= NANO**2 else round_to_nano(number)
+    return Fraction(text)
 
 
 def format_time(time: int) -> str:

@@ -1,8 +1,7 @@
 """The ConfigMaps of books, one for each of the last 62 days: a book replaces that of 62 days ago.
 
 So their number and names are fixed, nothing has to be deleted, and a role can name them. Until a
-month ends, they have all days of the month before. The name says nothing about the day: earlier
-versions named a book by its day of the month.
+month ends, they have all days of the month before.
 """
 
 from collections.abc import Mapping

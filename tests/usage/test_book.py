@@ -99,13 +99,6 @@ def test_a_device_with_more_memory_than_any_leaves_the_book_readable() -> None:
     assert read_book(format_book(book)) == book
 
 
-def test_a_fraction_of_an_earlier_release_becomes_shorter() -> None:
-    usage = {TRAIN: UsedAmount(Fraction(2 * 10**40, 3 * 10**40 + 1))}
-    book = add_entry(open_book(START), BookEntry(START + 1, usage, {}))
-    read = read_book(format_book(book))
-    assert read.used() == {TRAIN: UsedAmount(Fraction(666_666_667, 10**9))}
-
-
 HOSTILE = ["Job/" + "x" * 10_000, "Job/a\nb", 'Job/"' + "\\" * 300, "Job/\u202e", "Job/\x00" * 99]
 
 
