@@ -377,11 +377,11 @@ class ReservedPods:
         if claim.allocation is None or not self.keeps(claim):
             return ""  # it is allocated
         results = claim.allocation.devices.results
-        owned = set(filter(self._state.owns, {PoolID(each.driver, each.pool) for each in results}))
+        owned = filter(self._state.owns, {PoolID(each.driver, each.pool) for each in results})
+        pools = {pool: self._state.planner.find_pool(pool) for pool in owned}
         for result in results:
             name = f"device {result.driver}/{result.pool}/{result.device}"
-            pool = PoolID(result.driver, result.pool)
-            published = self._state.planner.find_pool(pool) if pool in owned else None
+            published = pools.get(PoolID(result.driver, result.pool))
             if published is None:
                 why = f"the driver is updating the pool of {name}, or another scheduler owns it"
                 return f"{why}; the pod is tried again"

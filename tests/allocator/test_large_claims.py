@@ -15,6 +15,7 @@ from allocator.state.cluster_state import AllocatorState
 from allocator.writes.cluster_writes import check_nothing
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.device import NodeSelector, NodeSelectorTerm, Requirement, Taint
+from drawbridge.dra.inventory import PoolID, PublishedPool
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.taints import Toleration
 from drawbridge.ledger.ledger import Ledger, uid_of
@@ -238,3 +239,20 @@ def test_a_pod_of_which_less_is_kept_because_it_is_bound_is_not_tried_again() ->
     cluster.add(before)
     cluster.state.apply(before, without_unused_parts(bound))
     assert WaitingPods(cluster.decisions).wake(1.0).woken == ()
+
+
+def test_a_pool_is_read_once_for_all_of_its_devices_that_are_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster(n1=32)
+    cluster.schedule("p", small_claim("c", 32))
+    planner, read = cluster.decisions.state.planner, list[PoolID]()
+    find_pool = planner.find_pool
+
+    def note(pool: PoolID) -> PublishedPool | None:
+        read.append(pool)
+        return find_pool(pool)
+
+    monkeypatch.setattr(planner, "find_pool", note)
+    assert not cluster.decisions.reservations.begin_write("p")
+    assert len(read) == 2  # for the devices, and for what they consume
