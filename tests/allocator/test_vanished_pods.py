@@ -388,43 +388,6 @@ def test_a_node_that_goes_after_its_slices_frees_what_was_kept() -> None:
     assert is_free(state)
 
 
-def test_the_pool_says_the_node_of_what_a_pod_had_and_outlasts_its_slices() -> None:
-    # The name of a pool does not have to be that of its node, and an allocation can name another.
-    published = replace(gpu_slice("n1", 1), pool="pool")
-    results = [{"request": "r", "driver": DRIVER, "pool": "pool", "device": "gpu-0"}]
-    allocation = {**allocation_on("n2"), "devices": {"results": results}}
-    state = AllocatorState(Planner(), Ledger(), owns_all, SECONDS)
-    of_both, of_one = (
-        as_claim(claim("c", version=version, allocation=allocation, pods=pods))
-        for version, pods in ((1, "pq"), (2, "q"))
-    )
-    for each in (Node("n1"), published, running("p"), running("q"), of_both):
-        state.apply(None, each)
-    state.apply(running("p"), None)
-    state.apply(of_both, of_one)
-    state.apply(published, None)
-    state.apply(running("q"), None)
-    state.apply(of_one, RELEASED)
-    (kept,) = state.vanished.claims.values()
-    assert (kept.node, kept.pods) == ("n1", {"p", "q"})
-
-
-@pytest.mark.parametrize("is_lost", [True, False])
-def test_a_claim_that_vanishes_on_two_nodes_keeps_the_devices_of_each(*, is_lost: bool) -> None:
-    state = state_with(Node("n2"), gpu_slice("n2", 1), running("p"), running("q"))
-    for number, (uid, node) in enumerate((("p", "n1"), ("q", "n2"))):
-        allocation = allocation_on(node, 0)
-        held = as_claim(claim("c", version=10 * number + 1, allocation=allocation, pods=[uid]))
-        state.apply(None, held)
-        state.apply(running(uid), None)
-        state.apply(held, as_claim(claim("c", version=10 * number + 2)))
-        state.vanished.observe_time(100.0 + 20 * number)
-    state.apply(Node("n1"), None if is_lost else Node("n1"))
-    state.vanished.observe_time(121.0 if is_lost else 100.0 + 30 + SECONDS)
-    assert is_free(state)
-    assert state.ledger.holders(device("n2"))
-
-
 def test_new_decisions_keep_what_was_kept_while_the_driver_withdraws_its_pool() -> None:
     # The name of a pool does not have to be that of its node.
     published = replace(gpu_slice("n1", 1), pool="pool")
