@@ -1,12 +1,13 @@
 """Pools that are not wanted any more: the policy first says that they leave."""
 
 import asyncio
+from collections.abc import Collection
 from typing import Any
 
 import pytest
 
 from controller.fence_rules import KEEP_SECONDS, SECONDS_PER_CHANGES
-from controller.giving_back import LEASE_SECONDS
+from controller.giving_back import LEASE_SECONDS, GivingBack
 from controller.owned_nodes import MAX_CHANGES
 from drawbridge.agreement.device_fence import write_pools
 from drawbridge.api_error import ApiError
@@ -51,6 +52,32 @@ def test_a_pool_that_returns_leaves_no_more_and_waits_anew_when_it_goes_again() 
     scene.reconcile(KEEP_SECONDS)
     scene.reconcile(1)
     assert (scene.pools, scene.leaving) == (["a"], ["a"])
+
+
+def test_a_pool_stays_while_nobody_can_say_that_it_needs_the_fence_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene(ENTRY)
+    for name in ("a", "b"):
+        scene.node(name)
+    scene.reconcile()
+    scene.slices.remove(f"a-{DRIVER}")
+    for seconds in (0, KEEP_SECONDS, 1):
+        scene.reconcile(seconds)
+
+    async def fail(_: GivingBack, pools: Collection[PoolID]) -> Collection[PoolID]:
+        raise ApiError(504, "Timeout", f"no response for {pools}")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(GivingBack, "find_ended", fail)
+        scene.reconcile(LEASE_SECONDS)
+        assert (scene.pools, scene.leaving) == (["a", "b"], ["a"])
+        scene.node("c")
+        scene.reconcile(1)
+        assert scene.pools == ["a", "b", "c"]  # what is wanted does not wait
+    scene.reconcile(LEASE_SECONDS)
+    scene.reconcile(LEASE_SECONDS)
+    assert scene.pools == ["b", "c"]
 
 
 def test_a_pool_that_somebody_lets_stay_leaves_anew() -> None:
