@@ -19,7 +19,7 @@ from drawbridge.solver.deviations import OURS, UPSTREAM
 from drawbridge.solver.expressions import CompiledText, Evaluators, ProjectionOutcome
 from drawbridge.solver.memo import Memo
 from drawbridge.solver.solve import solve
-from tests.solver.scenario import Scenario, outcome, read
+from tests.solver.scenario import Scenario, outcome, read, share_ids
 from tests.solver.short import Json, scenario
 
 TWO: Json = {
@@ -82,6 +82,19 @@ def test_what_a_copy_answers_is_not_searched_again(searched: list[str]) -> None:
     memo = taught(given)
     searched.clear()
     assert [outcome(each) for each in ask(given, memo).values()] == ["solved", "not this node"]
+    assert searched == []
+
+
+def test_a_share_of_an_answer_has_a_new_id_in_each_call(searched: list[str]) -> None:
+    shared = {"node": "n1", "devices": [{"name": "d0", "shared": True}]}
+    claims = [{"requests": {"r": 1}}]
+    given = read(scenario(TWO | {"nodes": ["n1"], "slices": [shared], "claims": claims}))
+    memo, ids = taught(given), share_ids()
+    searched.clear()
+    for expected in ("share-1", "share-2"):
+        solved = solve(given.world, given.view, given.claims, given.nodes, ids=ids, memo=memo)
+        (result,) = solved["n1"].allocations[0].devices.results  # type: ignore[union-attr]
+        assert result.share_id == expected
     assert searched == []
 
 
