@@ -305,7 +305,7 @@ async def test_a_pod_that_is_gone_or_elsewhere_is_not_tried_again(
 # --- binding conditions ---
 
 
-def _report(rig: Rig, condition: str, age: float = 0) -> None:
+def report_condition(rig: Rig, condition: str, age: float = 0) -> None:
     """Let the device of claim a need a condition, and report one."""
     claim = rig.claim("a")
     allocation = claim.status.allocation
@@ -328,7 +328,8 @@ def _report(rig: Rig, condition: str, age: float = 0) -> None:
     rig.cluster.put(replace(claim, status=status))
 
 
-async def _allocated_and_unbound(rig: Rig) -> None:
+async def allocate_without_binding(rig: Rig) -> None:
+    """Let a pod fail to bind after the allocation of claim a."""
     rig.reservations.reserve("pod", "a")
     rig.cluster.faults[3] = "refuse"
     assert await rig.bind()
@@ -336,13 +337,13 @@ async def _allocated_and_unbound(rig: Rig) -> None:
 
 
 async def test_a_pod_is_bound_after_its_devices_report_their_conditions(rig: Rig) -> None:
-    await _allocated_and_unbound(rig)
-    _report(rig, "Waiting")
+    await allocate_without_binding(rig)
+    report_condition(rig, "Waiting")
     message = "claim n/a: device d.io/p/gpu-0-0 does not report Attached"
     assert await rig.bind() == message
     assert rig.claim("a").status.allocation is not None
     assert rig.reservations.ended[-1] == ("uid-pod", True)
-    _report(rig, "Attached")
+    report_condition(rig, "Attached")
     assert not await rig.bind()
 
 
@@ -351,8 +352,8 @@ async def test_a_pod_is_bound_after_its_devices_report_their_conditions(rig: Rig
 async def test_who_waits_for_devices_does_not_trust_a_watch_that_is_behind(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, shown: str, happens: str
 ) -> None:
-    await _allocated_and_unbound(rig)
-    _report(rig, "Waiting")
+    await allocate_without_binding(rig)
+    report_condition(rig, "Waiting")
     rig.binder._times = rig.binder._times._replace(wait=5)  # noqa: SLF001
     before = replace(rig.claim("b"), metadata=replace(rig.claim("b").metadata, name="a"))
     if shown != "the claim":
@@ -362,7 +363,7 @@ async def test_who_waits_for_devices_does_not_trust_a_watch_that_is_behind(
 
     def change(claim: Claim) -> "asyncio.Future[None]":
         if happens == "is attached":
-            _report(rig, "Attached")
+            report_condition(rig, "Attached")
         else:
             metadata = replace(rig.claim("a").metadata, finalizers=())
             rig.cluster.put(replace(rig.claim("a"), metadata=metadata))
@@ -380,8 +381,8 @@ async def test_who_waits_for_devices_does_not_trust_a_watch_that_is_behind(
 async def test_a_failed_device_is_given_back(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, condition: str, waits: float
 ) -> None:
-    await _allocated_and_unbound(rig)
-    _report(rig, condition, 601)
+    await allocate_without_binding(rig)
+    report_condition(rig, condition, 601)
     if waits:  # this process sees the device for the first time
         assert await rig.bind()
         rig.reservations.reserve("pod", "a")
@@ -395,14 +396,14 @@ async def test_a_failed_device_is_given_back(
 
 async def test_pods_that_share_a_claim_with_a_group_leave_its_failed_device(rig: Rig) -> None:
     rig.reservations.group = Consumer.of_pod_group("train", "uid-train")
-    await _allocated_and_unbound(rig)
+    await allocate_without_binding(rig)
     rig.reservations.group = None
     for pod in ("first", "second"):
         rig.reservations.reserve(pod, "a")
         rig.cluster.faults[len(rig.cluster.writes) + 2] = "refuse"
         assert await rig.bind(pod)
     assert rig.consumers("a") == ["train", "first", "second"]
-    _report(rig, "Broken")
+    report_condition(rig, "Broken")
     rig.reservations.pods.clear()
     rig.reservations.reserve("first", "a")
     assert "reports Broken" in await rig.bind("first")
@@ -420,8 +421,8 @@ async def test_pods_that_share_a_claim_with_a_group_leave_its_failed_device(rig:
 
 async def test_a_member_does_not_wait_until_others_leave_a_failed_device(rig: Rig) -> None:
     rig.reservations.group = Consumer.of_pod_group("train", "uid-train")
-    await _allocated_and_unbound(rig)
-    _report(rig, "Broken")
+    await allocate_without_binding(rig)
+    report_condition(rig, "Broken")
     rig.reservations.pods.clear()
     for pod in ("m0", "m1"):
         rig.reservations.reserve(pod, "a", "b")
@@ -434,7 +435,7 @@ async def test_a_member_does_not_wait_until_others_leave_a_failed_device(rig: Ri
 
 
 async def test_release_deallocates_what_only_the_unbound_pod_uses(rig: Rig) -> None:
-    await _allocated_and_unbound(rig)
+    await allocate_without_binding(rig)
     reply = await rig.binder.release("uid-pod")
     assert reply.released == ("n/a",)
     assert rig.cluster.is_clean("a")

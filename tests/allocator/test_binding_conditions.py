@@ -1,9 +1,15 @@
 """Binding conditions: whether the devices of allocated claims are ready."""
 
+import asyncio
 import datetime as dt
+
+import pytest
+from msgspec.structs import replace
 
 from allocator.writes.binding_conditions import AllocationAges, Readiness, readiness
 from drawbridge.dra.claim import Claim, claim_reader
+from tests.allocator.binding_rig import Rig
+from tests.allocator.test_binding import allocate_without_binding, report_condition
 from tests.tables import every_row
 
 ALLOCATED = 1_700_000_000.0
@@ -106,3 +112,36 @@ def test_the_time_of_another_allocation_of_a_claim_begins_anew() -> None:
     ages.find(make_claim({}), ALLOCATED, 0)
     again = make_claim({}, allocated=ALLOCATED + 90)
     assert ages.find(again, ALLOCATED + 100, 100) == 10
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("is_behind", [True, False])
+async def test_who_waits_ends_when_a_claim_is_deallocated_unless_the_watch_is_behind(
+    monkeypatch: pytest.MonkeyPatch, *, is_behind: bool
+) -> None:
+    rig = Rig()
+    before = rig.claim("a")
+    await allocate_without_binding(rig)
+    report_condition(rig, "Waiting")
+    rig.binder._times = rig.binder._times._replace(wait=5)  # noqa: SLF001
+    get = rig.cluster.get
+
+    def show(namespace: str, name: str) -> Claim | None:
+        """Return the claim once without its allocation, and report that it is attached."""
+        monkeypatch.setattr(rig.cluster, "get", get)
+        if is_behind:
+            report_condition(rig, "Attached")
+            return before
+        rig.cluster.put(replace(rig.claim(name), status=before.status))
+        return get(namespace, name)
+
+    next_change = rig.cluster.next_change
+
+    def change(claim: Claim) -> "asyncio.Future[None]":
+        monkeypatch.setattr(rig.cluster, "next_change", next_change)
+        monkeypatch.setattr(rig.cluster, "get", show)
+        return next_change(claim)
+
+    monkeypatch.setattr(rig.cluster, "next_change", change)
+    assert await rig.bind() == ("" if is_behind else "claim n/a was deallocated meanwhile")
+    assert rig.cluster.node_of("pod") == ("node-1" if is_behind else "")
