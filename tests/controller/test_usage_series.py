@@ -191,3 +191,11 @@ def test_a_device_has_the_container_that_uses_it_and_its_share() -> None:
     ((labels, _),) = read(series_of(observe(cluster), pods=pods)).devices
     named = dict(zip(DEVICE_LABELS, labels, strict=True))
     assert (named["pod"], named["container"], named["share"]) == ("p", "main", "a")
+
+
+def test_a_device_that_nobody_publishes_has_a_series_without_node_and_uuid() -> None:
+    cluster = Cluster()
+    cluster.claim("c", "gone")
+    ((labels, _),) = read(series_of(observe(cluster))).devices
+    named = dict(zip(DEVICE_LABELS, labels, strict=True))
+    assert (named["device"], named["node"], named["uuid"]) == ("gone", "", "")
