@@ -3,6 +3,7 @@
 The caller excludes names that a device plugin serves on a node; the kubelet handles those.
 """
 
+import itertools
 from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from typing import NamedTuple
@@ -81,12 +82,12 @@ def _requests_for_name(pod: Pod, name: str, served: ServingClass) -> list[Reques
         for i, count in enumerate(counts)
         if count and stays[i]
     ]
-    largest, container = 0, 0
+    largest, container, later = 0, 0, sum(itertools.compress(counts, stays))
     for i, count in enumerate(counts):
-        if count and not stays[i]:
-            later = sum(c for c, kept in zip(counts[i:], stays[i:], strict=True) if kept)
-            if count - later > largest:
-                largest, container = count - later, i
+        if stays[i]:
+            later -= count
+        elif count - later > largest:
+            largest, container = count - later, i
     if largest:
         requests.append(_request(pod, container, name, served, largest))
     return requests
