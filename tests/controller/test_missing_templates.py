@@ -269,7 +269,8 @@ def test_a_template_that_another_client_created_first_is_not_an_error() -> None:
     assert scene.reporter.counts == {}
 
 
-def test_a_rejection_in_one_namespace_does_not_delay_the_others() -> None:
+@pytest.mark.parametrize("code", [400, 403, 404, 422])
+def test_a_rejection_in_one_namespace_does_not_delay_the_others(code: int) -> None:
     scene = Scene()
     pod, name = translated()
     full = {**pod, "metadata": {**pod["metadata"], "namespace": "full"}}
@@ -278,7 +279,7 @@ def test_a_rejection_in_one_namespace_does_not_delay_the_others() -> None:
 
     def reject(_verb: str, value: Unstructured) -> None:
         if value["metadata"]["namespace"] == "full":
-            raise ApiError(403, "Forbidden", "exceeded quota")
+            raise ApiError(code, "", "exceeded quota")
 
     scene.templates.before_write = reject
     # The run succeeds, because a failed run would delay the pods that come later.

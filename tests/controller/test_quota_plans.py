@@ -1,10 +1,15 @@
-"""The plans of mirrored quotas are kept until something changes that decides them."""
+"""The plans of mirrored quotas, which are kept until something changes that decides them."""
+
+from itertools import permutations
 
 import pytest
 
-from controller.quota_mirror import MirrorPlan, QuotaMirrorReconciler
+from controller.quota_charges import NameCharge
+from controller.quota_mirror import MirrorPlan, NameLimit, QuotaMirrorReconciler, plan_mirror
 from controller.watched_objects import WatchedQuota
+from drawbridge.dra.quota import DEVICES
 from tests.controller.test_quota_mirror import GPUS, LIMIT, TEAM, Scene, make_scene_context
+from tests.tables import every_row
 
 CASE = {"quotas": {"gpus": LIMIT}}
 SPACES = [f"team-{number}" for number in range(100)]
@@ -62,3 +67,12 @@ def test_the_plan_of_a_namespace_that_is_gone_is_not_kept(planned: list[str]) ->
         scene.quotas.remove(name, namespace)
     scene.reconcile()
     assert scene.reconciler._plans.keys() == {TEAM}  # noqa: SLF001  # what it keeps
+
+
+@every_row("order", permutations(["a", "b", "c"]))
+def test_names_that_share_classes_with_a_third_one_share_one_limit(order: tuple[str, ...]) -> None:
+    of_name = dict(zip(order, ({"x", "y"}, {"x"}, {"y"}), strict=True))
+    limits = {name: NameLimit(4, 0, "gpus") for name in of_name}
+    former = {name: frozenset(classes) for name, classes in of_name.items()}
+    plan = plan_mirror(limits, lambda _: NameCharge(), {"x": 3}, former)
+    assert (plan.hard[f"x{DEVICES}"], plan.hard[f"y{DEVICES}"]) == (12, 12 - 3)
