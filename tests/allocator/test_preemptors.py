@@ -44,6 +44,17 @@ def test_a_device_of_the_first_victim_is_kept_until_the_last_one_ends(full: Cont
     assert full.ask("high", 2) == ["n1"]
 
 
+def test_who_waits_for_two_releases_waits_on_for_the_second_one(full: Contest) -> None:
+    for uid in ("first", "second"):
+        full.evict(uid)
+    assert full.preempt("high", 2).waiting
+    full.end("first")
+    assert full.woken() == []
+    full.end("second")
+    assert full.woken() == ["high"]
+    assert full.ask("high", 2) == ["n1"]
+
+
 def test_a_free_device_is_kept_beside_that_of_the_victim() -> None:
     contest = Contest(n1=2)
     contest.run("holder", "n1", 0)

@@ -90,9 +90,10 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
         yield Rig(api, session)
 
 
-async def test_a_lease_that_was_not_read_does_not_lead(rig: Rig) -> None:
+async def test_a_lease_that_was_not_read_neither_leads_nor_ends_a_term(rig: Rig) -> None:
     with pytest.raises(NotLeadingError, match="was not read yet"):
         await rig.lease.check()
+    assert not rig.lease.has_ended(Term(OURS, 3))
 
 
 async def test_the_first_read_does_not_lead_because_the_renewal_can_be_old(rig: Rig) -> None:

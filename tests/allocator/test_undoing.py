@@ -4,6 +4,7 @@ import asyncio
 import itertools
 from collections.abc import Collection
 
+import pytest
 from msgspec.structs import replace
 
 from allocator.writes.cluster_writes import FINALIZER
@@ -51,6 +52,53 @@ def test_a_term_starts_beside_a_mark_that_cannot_be_removed() -> None:
         assert rig.binder.undoing.failing == 1
 
     run_virtually(story)
+
+
+@pytest.mark.parametrize(
+    ("happens", "attempts", "is_clean"),
+    [
+        ("it changes", 2, True),
+        ("its mark is removed", 1, True),
+        ("it is deleted", 1, None),
+        ("another claim has its name and a mark", 1, False),
+    ],
+)
+def test_the_mark_of_a_claim_that_changes_meanwhile_is_removed_at_once(
+    happens: str, attempts: int, *, is_clean: bool | None
+) -> None:
+    async def story() -> None:
+        rig = Rig()
+        await rig.cluster.mark(rig.claim("a"), MARK)
+        original, sent = rig.cluster.unmark, list[str]()
+
+        async def unmark(claim: Claim) -> Claim:
+            sent.append(claim.metadata.uid)
+            if len(sent) == 1:
+                _change_otherwise(rig, rig.claim("a"), happens)
+            return await original(claim)
+
+        rig.cluster.unmark = unmark  # type: ignore[method-assign]  # a moment before it
+        await rig.recovery.begin_term()
+        assert sent == ["uid-a"] * attempts
+        assert rig.binder.undoing.failing == 0
+        assert is_clean is None or rig.cluster.is_clean("a") is is_clean
+
+    run_virtually(story)
+
+
+def _change_otherwise(rig: Rig, claim: Claim, happens: str) -> None:
+    metadata = claim.metadata
+    without = replace(metadata, annotations={}, finalizers=())
+    match happens:
+        case "its mark is removed":
+            rig.cluster.put(replace(claim, metadata=without))
+        case "it changes":
+            rig.cluster.put(claim)
+        case _:
+            rig.cluster.put(replace(claim, metadata=without))
+            rig.cluster.server.remove("resourceclaims", "a", "n")
+            if happens != "it is deleted":
+                rig.cluster.put(replace(claim, metadata=replace(metadata, uid="uid-other")))
 
 
 def test_what_is_reserved_and_to_be_undone_goes_with_the_term() -> None:
