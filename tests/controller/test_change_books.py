@@ -312,3 +312,37 @@ def test_the_changes_of_a_day_outlast_a_leader_that_starts_after_midnight() -> N
     (after,) = (each for each in stored if each["metadata"]["name"] == book["metadata"]["name"])
     assert before is not None
     assert read_changes(after) == before
+
+
+def test_a_leader_that_is_interrupted_when_it_begins_begins_again() -> None:
+    cluster = Cluster()
+    pods = 2 * change_books.PODS_A_STEP
+    for number in range(pods):
+        translated_pod(cluster, f"p{number}")
+    counter, stored = Controller(cluster).changes, {"data": {KEY: '{"through":0,"rows":[]}'}}
+
+    async def begin() -> None:
+        interrupted = asyncio.create_task(counter.begin(stored, NOW // DAY, NOW))
+        await asyncio.sleep(0)
+        interrupted.cancel()
+        await asyncio.wait([interrupted])
+        await counter.begin(stored, NOW // DAY, NOW)
+        await counter.settle(NOW + DAY)
+
+    asyncio.run(begin())
+    read = read_changes({"data": {KEY: counter.write(NOW // DAY, MAX_BYTES)}})
+    assert read is not None
+    assert sum(row[3] for row in read.rows) == pods
+
+
+def test_a_leader_keeps_the_books_of_yesterday_and_today() -> None:
+    cluster = Cluster()
+    controller = Controller(cluster)
+    for day in range(4):
+        controller.write()
+        cluster.time += 10
+        translated_pod(cluster, f"p{day}")
+        cluster.time += DAY - 10
+        controller.write()
+    books = [controller.changes.write(NOW // DAY + day, MAX_BYTES) for day in range(4)]
+    assert [each is not None for each in books] == [False, False, True, True]

@@ -22,6 +22,7 @@ from drawbridge.agreement.match_conditions import (
     find_inactive,
     plan_applies,
 )
+from drawbridge.api_error import ApiError
 from drawbridge.cel import Environment
 from drawbridge.cel.library.versions import libraries
 from drawbridge.cel.types import DYN
@@ -274,6 +275,7 @@ class Scene:
     def __init__(self, *held: dict[str, str]) -> None:
         self.applied: list[str] = []
         self.written: Unstructured = {}
+        self.error: ApiError | None = None  # of the next write
         self.stores = {KIND: WebhookStore(PartialObject), GUARD_KIND: WebhookStore(PartialObject)}
         self.stores[KIND].put(live(*held))
         for kind, store in self.stores.items():
@@ -288,6 +290,9 @@ class Scene:
     def _note_write(self, kind: str, verb: str, written: Unstructured) -> None:
         self.applied.append(f"{verb} {kind}")
         self.written = written
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
 
     def _read(self, kind: str) -> Callable[[], Unstructured | None]:
         return lambda: self.stores[kind].objects.get(("", WEBHOOK_CONFIGURATION))
@@ -433,6 +438,9 @@ def test_the_ownership_of_the_fields_is_released_once_nothing_changes() -> None:
     # The store of the tests follows no managers.
     held = scene.stores[KIND].objects["", WEBHOOK_CONFIGURATION]
     held["metadata"]["managedFields"] = managers
+    for code in (404, 409):  # it has changed, which the watch shows later
+        scene.error = ApiError(code, "", "changed meanwhile")
+        assert scene.reconcile() == [f"merge {KIND}"]
     assert scene.reconcile() == [f"merge {KIND}"]
     assert scene.written["metadata"]["managedFields"] == managers[:1]
     held["metadata"]["managedFields"] = managers[:1]

@@ -195,6 +195,14 @@ def test_a_name_that_is_used_again_keeps_no_other_one() -> None:
     assert {*scene.former} == {"a", "c"}
 
 
+def test_the_name_of_a_node_without_the_taint_is_not_kept() -> None:
+    scene = Scene(ENTRY)
+    for name, taints in (("a", []), ("b", [FENCE]), ("c", OTHERS)):
+        scene.node(name, OWNED, taints)
+        scene.nodes.remove(name)
+    assert [*scene.former] == ["b"]
+
+
 def test_the_name_of_a_deleted_node_is_free_when_nobody_writes_to_its_devices() -> None:
     scene = _deleted()
     scene.settle()

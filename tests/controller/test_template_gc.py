@@ -1,10 +1,12 @@
 """Garbage collection of templates that no pod used for a day."""
 
 import asyncio
+import copy
 import datetime as dt
 import threading
 from typing import Any
 
+import msgspec
 import pytest
 
 from controller import template_gc
@@ -14,6 +16,7 @@ from controller.watched_objects import PartialObject, WatchedPod
 from drawbridge.agreement.owned_templates import is_exclusively_owned
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.errors import UnreachableError
+from drawbridge.cluster.store import CachedObject
 from drawbridge.documents.values import Value
 from drawbridge.names import USED_ANNOTATION
 from drawbridge.translate.changes.template import make_template
@@ -196,6 +199,33 @@ def test_templates_are_examined_in_a_worker_thread(monkeypatch: pytest.MonkeyPat
     assert Scene().collects()
     assert threads
     assert threading.main_thread().name not in threads
+
+
+def test_templates_of_others_are_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene, decoded = Scene(), list[str]()
+
+    def record(stored: Any) -> bool:  # noqa: ANN401  # plain JSON
+        decoded.append(stored["metadata"]["name"])
+        return False
+
+    monkeypatch.setattr(template_gc, "is_exclusively_owned", record)
+    for name in ("mine", "drawbridge-mine"):
+        scene.stored["metadata"] |= {"name": name}
+        scene.templates.put(scene.stored, created=START - dt.timedelta(days=2))
+    scene.collects()
+    assert decoded == [MADE.name]
+
+
+@every_row("metadata", [{"deletionTimestamp": "2026-02-28T12:00:00Z"}, {"creationTimestamp": None}])
+def test_a_template_that_is_being_deleted_or_was_never_stored_is_not_unused(
+    metadata: dict[str, str | None],
+) -> None:
+    stored = copy.deepcopy(Scene().templates.objects[TEAM, MADE.name])
+    stored["metadata"] |= {"annotations": {}, **metadata}
+    template = msgspec.json.encode(stored)
+    shaped = msgspec.json.decode(template, type=PartialObject)
+    cached = CachedObject(TEAM, MADE.name, "uid", "1", template, shaped)
+    assert template_gc.find_unused([cached], START) == []
 
 
 def test_pods_are_only_listed_if_a_template_is_unused() -> None:
