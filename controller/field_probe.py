@@ -163,6 +163,8 @@ class FieldProbeReconciler:
         self._reporter = reporter
         self._findings: tuple[Finding, ...] = ()
         self._runs: deque[tuple[str, frozenset[str]]] = deque(maxlen=COMPARED_RUNS)
+        # Of a run that failed: the next one goes on, because an API server can fail often.
+        self._answers: dict[str, tuple[bool, Finding | None]] = {}
         self._probed = asyncio.Event()
 
     async def wait_for_support(self) -> ServerSupport:
@@ -174,12 +176,14 @@ class FieldProbeReconciler:
 
     async def reconcile(self) -> None:
         """Probe all fields; propagates API errors."""
-        read_version, stored, findings = await self._read_version(), set[str](), []
+        read_version = await self._read_version()
         for name in FIELD_PROBES:
-            is_stored, finding = await self._probe(name)
-            stored |= {name} if is_stored else set()
-            findings += [finding] if finding else []
-        self._runs.append((read_version, frozenset(stored)))
+            if name not in self._answers:
+                self._answers[name] = await self._probe(name)
+        answers, self._answers = self._answers, {}
+        findings = [finding for _, finding in answers.values() if finding]
+        stored = frozenset(name for name, (is_stored, _) in answers.items() if is_stored)
+        self._runs.append((read_version, stored))
         versions, fields = zip(*self._runs, strict=True)
         version = min(versions, key=nearest_version)
         stored_fields = tuple(sorted(frozenset.intersection(*fields)))

@@ -1,6 +1,7 @@
 """Probes of the claim fields that the API server stores."""
 
 import asyncio
+import contextlib
 import copy
 import itertools
 from collections.abc import Callable
@@ -160,6 +161,25 @@ def test_a_failed_request_raises_and_the_next_run_probes_again(code: int) -> Non
     assert scene.reconciler.support is None
     scene.templates.before_write = lambda _verb, _value: None
     assert scene.reconcile() == ALL
+
+
+def test_a_run_after_a_failed_one_probes_what_is_left() -> None:
+    """An API server that fails often would let no run end."""
+    scene, answers = Scene(), itertools.count(1)
+    admit = scene.templates.admit
+
+    def fail_each_third(value: Unstructured) -> Unstructured:
+        if next(answers) % 3 == 0:
+            raise ApiError(503, "ServiceUnavailable", "fault")
+        return admit(value)
+
+    scene.templates.admit = fail_each_third
+    for _ in range((len(ALL) + 1) // 2):
+        assert scene.reconciler.support is None
+        with contextlib.suppress(ApiError):
+            asyncio.run(scene.reconciler.reconcile())
+    assert scene.reconciler.support is not None
+    assert scene.reconciler.support.stored_fields == ALL
 
 
 def test_an_unrelated_rejection_counts_as_dropped_and_is_reported() -> None:
