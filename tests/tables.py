@@ -76,6 +76,7 @@ def every_row(
     parameters = names.split(",") if isinstance(names, str) else names
     parameters = tuple(name.strip() for name in parameters)
     table = [_values(row, len(parameters)) for row in rows]
+    assert table, "a table without rows tests nothing"
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(test)

@@ -37,3 +37,8 @@ def test_tables_can_be_combined() -> None:
 
     check()
     assert seen == ["Aa", "Ab", "Ba", "Bb"]
+
+
+def test_a_table_without_rows_is_a_mistake() -> None:
+    with pytest.raises(AssertionError, match="tests nothing"):
+        every_row("row", ())
