@@ -263,6 +263,19 @@ def late_after(readings: int) -> Memo:
     return Memo(clock=times.__next__)
 
 
+def test_the_reason_of_a_node_takes_a_step_for_each_device() -> None:
+    none = {"requests": {"r": {"if": "false"}}}
+    steps = []
+    for count in (50, 100):
+        slices = [{"node": "n1", "devices": [f"d{number}" for number in range(count)]}]
+        given = read(scenario({"name": "none", "slices": slices, **none}))
+        with counted_steps() as meters:
+            solve(given.world, given.view, given.claims, given.nodes)
+        steps.append(sum(each.spent for each in meters))
+    # What the search and the reason look at.
+    assert steps[1] - steps[0] == 2 * 50
+
+
 def test_each_constraint_takes_a_part_of_a_step_for_each_device() -> None:
     few = Shape(claims=1, requests=8, match=1, groups=1, devices_first="")
     many = msgspec.structs.replace(few, match=32)

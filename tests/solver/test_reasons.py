@@ -1,14 +1,17 @@
 """Tests of reasons: messages, numbers, merging over nodes, documented codes."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from drawbridge.solver.answers import Failure
+from drawbridge.solver.answers import Failure, Solution
 from drawbridge.solver.codes import CODES
 from drawbridge.solver.reasons import Reason, merge_reasons, summarize_reasons
-from tests.solver.scenario import answers
-from tests.solver.short import scenario
+from drawbridge.solver.solve import solve
+from tests.solver.scenario import answers, read
+from tests.solver.short import picked, scenario
 from tests.tables import load_cases
 
 HELD = Reason(
@@ -88,3 +91,15 @@ def test_a_constraint_reason_names_the_nearest_miss(kind: str, message: str) -> 
     answer = answers(scenario(case))["n1"]
     assert isinstance(answer, Failure)
     assert answer.reasons[0].message == message
+
+
+def test_where_errors_reject_a_device_with_an_invalid_node_selector_is_on_no_node() -> None:
+    invalid = {"matchExpressions": [{"key": "zone", "operator": "In"}]}
+    devices: list[Any] = [{"name": f"d{number}", "allNodes": True} for number in range(3)]
+    devices[1] = {"name": "d1", "nodeSelector": {"nodeSelectorTerms": [invalid]}}
+    slices = [{"perDeviceNodeSelection": True, "devices": devices}]
+    given = read(scenario({"name": "x", "slices": slices, "requests": {"r": 2}}))
+    world = replace(given.world, errors_reject=True)
+    answer = solve(world, given.view, given.claims, given.nodes)["n1"]
+    assert isinstance(answer, Solution)
+    assert picked(answer.allocations) == ["r=d0", "r=d2"]
