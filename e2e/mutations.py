@@ -4,7 +4,8 @@
 
 Each file of tests/mutations lists the mistakes in one package, and the tests that must catch them.
 Works on a copy of the checkout. The exit code is 1 if a mistake survives or cannot be made any
-more. CI does not run it, because it takes minutes. Run it after changes to a package or its tests.
+more. It takes minutes, so the workflow `suites.yaml` runs it each week, and `.ci/run` does not. Run
+it after changes to a package or its tests.
 """
 
 import os

@@ -1,6 +1,6 @@
 """Our solver answers generated scenarios as Kubernetes' allocator does.
 
-A small share of `python -m e2e.differential 0:20000`, which is run by hand and before a release.
+A small share of `python -m e2e.differential 0:20000`, which runs each week and before a release.
 """
 
 import pytest

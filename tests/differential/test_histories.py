@@ -1,6 +1,6 @@
 """Our planner answers as Kubernetes' allocator does, whatever it keeps of earlier decisions.
 
-A small share of `python -m e2e.differential.histories 0:2000`, which is run by hand and before a
+A small share of `python -m e2e.differential.histories 0:2000`, which runs each week and before a
 release.
 """
 

@@ -1,6 +1,6 @@
 """Judgements refuse nothing that Kubernetes' allocator can satisfy.
 
-A small share of `python -m e2e.differential.judged 0:2720`, which is run by hand and before a
+A small share of `python -m e2e.differential.judged 0:2720`, which runs each week and before a
 release.
 """
 

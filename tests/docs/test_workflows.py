@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from e2e.mutations import read_lists
 from tests.tables import every_row, read_yaml
 from tools.version import differences, main
 
@@ -92,10 +93,11 @@ def test_the_workflows_run_all_checks_lint_random_orders_the_slow_suites_and_a_s
     }
     slow = {
         "bridge", "browser", "drivers", "kind", "queues", "random-order", "rules", "signatures",
-        "soak", "upstream",
+        "soak", "suites", "upstream",
     }  # fmt: skip
     assert scripts.keys() == {"ci", "lint", "release", *slow}
     assert ".ci/run" in scripts["ci"]
+    assert "actionlint@v" in scripts["ci"], "else the workflows are not linted"
     assert "make check" in scripts["lint"]
     assert "make test-random" in scripts["random-order"]
     assert "-m e2e.kind " in scripts["kind"]
@@ -110,6 +112,18 @@ def test_the_workflows_run_all_checks_lint_random_orders_the_slow_suites_and_a_s
     assert "-m e2e.signatures" in scripts["signatures"]
     assert "-m tools.release build" in scripts["release"]
     assert ".ci/publish" in scripts["release"]
+
+
+def test_each_week_plays_what_runs_before_a_release_and_makes_all_mistakes() -> None:
+    jobs = load(ROOT / ".github" / "workflows" / "suites.yaml")["jobs"]
+    text = (ROOT / "tools" / "release" / "README.md").read_text("utf-8")
+    suites = [
+        f"e2e {each}" for each in re.findall(r"^\$ SUITE=(\w+) make e2e$", text, re.MULTILINE)
+    ]
+    compared = re.findall(r"-m (e2e\.differential.*)$", text, re.MULTILINE)
+    assert jobs["suite"]["strategy"]["matrix"]["command"] == suites + compared
+    packages = [each.package for each in read_lists()]
+    assert jobs["mistakes"]["strategy"]["matrix"]["package"] == packages
 
 
 def test_actionlint_accepts_the_workflows() -> None:
