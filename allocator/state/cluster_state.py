@@ -465,7 +465,7 @@ class AllocatorState:
         return replace_uses(view, uses)
 
     def _penalised_use(self, pool: PoolID, use: PoolUse, names: frozenset[str]) -> PoolUse:
-        """Return the same object for the same use, because the planner compares by identity."""
+        """Return the same object for the same use, because views are compared by identity."""
         cached = self._penalised_uses.get(pool)
         if cached is None or cached[0] is not use or cached[1] != names:
             cached = (use, names, with_devices_held(use, names))

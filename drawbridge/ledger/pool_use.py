@@ -31,8 +31,7 @@ def updated_use(
         if marked_draw := merge_marked_draws(holds):
             snapshots[name] = marked_draw
     after = PoolUse(frozenset(dedicated), shares, snapshots)
-    same = all(getattr(before, name) == getattr(after, name) for name in PoolUse.__struct_fields__)
-    return before if same else after
+    return before if before == after else after
 
 
 def with_devices_held(use: PoolUse, devices: Collection[str]) -> PoolUse:

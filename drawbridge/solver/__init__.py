@@ -2,8 +2,8 @@
 
 The plan, for each node of a call (`solve`):
 
-1. Answer from the cache, if the node, its pools and their use are the same objects as at the last
-   call for equal claims (`answer_cache`). Only the nodes of changed pools are solved again.
+1. Answer from the cache, if the node and its pools are the same objects as at the last call for
+   equal claims, and the use of these is equal (`answer_cache`). Other nodes are solved again.
 2. List the candidates: the devices of the usable pools that the node sees (`node_view`). Selectors
    and capacities are checked once for each device and text, whatever asks (`eligibility`).
 3. Take what mode All demands, before anything is tried (`orders`).

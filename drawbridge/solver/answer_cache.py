@@ -1,7 +1,8 @@
 """Caches results between calls: a node is solved again only if something relevant changed.
 
 Results are keyed by the specs of the claims and their classes. They depend on the node, its pools
-and the use of these pools. The caller passes unchanged pool uses as the same objects.
+and the use of these pools. Equal uses have the same answers: many
+exist only while a decision asks what fits without some claims.
 """
 
 from collections.abc import Mapping, Sequence

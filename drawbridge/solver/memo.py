@@ -199,7 +199,7 @@ class Memo:
     def baseline(self, pool: Pool, use: PoolUse) -> Baseline:
         """Return what the allocated devices of a pool leave; caches the last result."""
         cached = self._baselines.get(pool)
-        if cached is None or cached.use is not use:
+        if cached is None or cached.use != use:
             cached = self._baselines[pool] = self._compute_baseline(pool, use)
         return cached
 

@@ -68,8 +68,8 @@ class World(msgspec.Struct, frozen=True, eq=False):
         )
 
 
-class PoolUse(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """The allocated devices of one pool, by name; compared by identity.
+class PoolUse(msgspec.Struct, frozen=True, gc=False):
+    """The allocated devices of one pool, by name.
 
     `dedicated` holds devices that are allocated as a whole. `shares` holds, for each device with
     shares, the total capacity they consume, which can be empty. `snapshots` holds the counters that

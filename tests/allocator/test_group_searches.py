@@ -18,6 +18,7 @@ from tests.allocator.clusters import (
     gpu_slice,
     members_of,
 )
+from tests.allocator.contests import HIGH, Contest
 
 FOUR = ("m0", "m1", "m2", "m3")
 
@@ -35,6 +36,26 @@ def test_a_search_that_is_cut_after_each_step_ends_nevertheless(nodes: int) -> N
         cut += 1
     assert 0 < cut < 12 * nodes
     assert len(cluster.held()) == nodes
+
+
+def test_a_search_in_devices_that_are_kept_ends_however_short_its_turns_are() -> None:
+    contest = keep_for_four()
+    asked = members_of(contest.cluster, FOUR)
+    replies = (ask_group(contest.cluster.decisions, asked, 0.0, lambda: True) for _ in range(60))
+    assert any(reply.fit for reply in replies)
+
+
+def keep_for_four() -> Contest:
+    """Return a cluster that keeps the devices of victims, one on each node, for a group."""
+    contest = Contest(**dict.fromkeys(("n0", "n1", "n2", "n3"), 1))
+    for node in contest.running:
+        contest.run(f"low-{node}", node, 0)
+    contest.cluster.ask_group("default/g", *FOUR, priority=HIGH)
+    decisions = contest.cluster.decisions
+    evictions = decisions.preempt(contest.preemption("m0"), contest.cluster.now).evictions
+    for uid in [uid for each in evictions for uid in each.victims]:
+        contest.end(uid)
+    return contest
 
 
 def cut_while_promising(cluster: Cluster, uids: Sequence[str]) -> None:

@@ -84,6 +84,16 @@ def test_an_allocated_device_causes_a_search_on_its_node_only(searched: list[str
     assert devices(solved["n1"]) == ["r=d1"]
 
 
+def test_an_equal_use_has_the_answer_of_before_though_it_is_computed_anew(
+    searched: list[str],
+) -> None:
+    given, memo = read(scenario(TWO)), Memo()
+    for _ in range(2):
+        solved = ask(given, memo, view=View({POOL: PoolUse(frozenset({"d0"}))}))
+        assert devices(solved["n1"]) == ["r=d1"]
+    assert searched == ["n1", "n2"]
+
+
 def test_a_changed_slice_causes_a_search_on_its_node_only(searched: list[str]) -> None:
     given, memo = read(scenario(TWO)), Memo()
     ask(given, memo)
