@@ -9,9 +9,9 @@ while, unless the plugin was seen to stop. This reconciler changes only its own 
 """
 
 import enum
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -29,10 +29,10 @@ from controller.watched_objects import PartialObject
 from drawbridge.agreement.dual_nodes import describe_dual_nodes
 from drawbridge.agreement.operation_codes import DUAL_NODES_HELD
 from drawbridge.api_error import ApiError
-from drawbridge.dra.families import allocates_by
 from drawbridge.dra.nodes import Node, node_reader
 from drawbridge.facts.families import known_families
 from drawbridge.facts.served_names import DualNode
+from drawbridge.facts.withheld import drivers_by_resource, find_drivers
 from drawbridge.finding import Finding
 from drawbridge.ledger.plugin_holders import find_held_names, find_held_on
 from drawbridge.ledger.pods import Pod, pod_reader
@@ -42,6 +42,9 @@ from drawbridge.translate.pods import TranslationContext
 NAME: Final = "dual"
 # Who is away for longer does not restart. A kubelet keeps what a plugin offered for as long.
 ABSENCE_SECONDS: Final = 300.0
+# The drivers that publish devices which plugins can have allocated, by node.
+Publishing: TypeAlias = Mapping[str, frozenset[str]]
+DriverOnNode: TypeAlias = tuple[str, str]  # the node, then the driver
 
 
 def label_changes(
@@ -76,7 +79,7 @@ class DualNodeReconciler:
         stores: DualNodeStores,
         *,
         dual_nodes: Callable[[], tuple[DualNode, ...] | None],
-        publishing: Callable[[], Collection[str]],
+        publishing: Callable[[], Publishing],
         context: Callable[[], TranslationContext | None],
         reporter: Reporter,
         reference: ObjectReference,
@@ -115,14 +118,14 @@ class DualNodeReconciler:
             elif not self._is_dual(name):
                 await self._write_label(versions[name], name, None)
 
-        async def look(name: str) -> None:
+        async def look(name: str, drivers: frozenset[str]) -> None:
             # Without its plugin, no further pod gets devices of it.
             value, pods = self._read_node(name), await self._list_holders(name)
             if held := describe_outlived_plugin(name, value, pods, context):
                 findings.add(held)
                 await self._write_label(versions[name], name, "true")
             else:
-                self._without_plugin.note_free(name)
+                self._without_plugin.note_free(name, drivers)
 
         changes = label_changes(nodes, dual_nodes)
         leaving = {name for name, value in changes.items() if value is None}
@@ -131,12 +134,13 @@ class DualNodeReconciler:
         unlabelled = [each for each in nodes if LABEL not in (each.value.metadata.labels or {})]
         others = [each for each in unlabelled if each.name not in changes]
         unknown = self._without_plugin.find(others, self._publishing(), context)
-        gone, stops = map(self._without_plugin.list_nodes, (_Plugin.GONE, _Plugin.STOPS))
+        gone, stops = map(self._without_plugin.list_drivers, (_Plugin.GONE, _Plugin.STOPS))
+        stops.update(_find_stopped(dual_nodes, context))
         # A node can get its label when the kubelet has forgotten the plugin that stopped.
-        self._absences.follow(leaving | gone, stopped | stops)
+        self._absences.follow({node for node, _ in gone} | leaving | stopped, stops)
         work = {name: partial(self._write_label, versions[name], name, "true") for name in changes}
         work |= {name: partial(remove_label, name) for name in leaving | (stopped - changes.keys())}
-        work |= {name: partial(look, name) for name in unknown}
+        work |= {name: partial(look, name, drivers) for name, drivers in unknown.items()}
         try:
             await self._failed_last.process_each(work, lambda item: item[1]())
         finally:
@@ -164,11 +168,12 @@ class DualNodeReconciler:
     async def _find_blocker(self, node: str, context: TranslationContext) -> Finding | None:
         """Return a finding if the label has to stay on a node that is no longer dual."""
         value = self._read_node(node)
-        plugin, publishes = _read_plugin(value, context), node in self._publishing()
+        publishing = self._publishing().get(node, frozenset())
         # The time runs while pods hold devices.
-        is_over = self._absences.is_over(node, plugin, publishes=publishes)
-        held = describe_held_node(node, value, await self._list_holders(node), context)
-        return held or (None if is_over else _describe_absence(node, plugin))
+        absent = self._absences.find(node, _read_plugins(value, context), publishing)
+        pods = await self._list_holders(node)
+        held = describe_held_node(node, value, pods, publishing, context)
+        return held or (_describe_absence(node, min(absent)) if absent else None)
 
     async def _list_holders(self, node: str) -> list[Unstructured]:
         """Return the pods of a node that may hold devices of any plugin."""
@@ -184,13 +189,15 @@ class DualNodeReconciler:
         return value
 
 
-class _Plugin(enum.Enum):
-    """What a node says of its device plugin. A kubelet keeps the name of one that is gone."""
+class _Plugin(enum.IntEnum):
+    """What a node says of the device plugin of a driver's devices; nothing if there was none.
 
-    SERVES = "serves"
-    GONE = "gone"
-    STOPS = "stops"  # or restarts: the kubelet keeps its capacity for some minutes
-    UNKNOWN = "unknown"  # there was none
+    A kubelet keeps the name of one that is gone. Of several plugins, the highest counts.
+    """
+
+    GONE = 1
+    STOPS = 2  # or restarts: the kubelet keeps its capacity for some minutes
+    SERVES = 3
 
 
 class NodesWithoutPlugin:
@@ -200,107 +207,149 @@ class NodesWithoutPlugin:
     """
 
     def __init__(self) -> None:
-        self._states: dict[str, tuple[str, _Plugin]] = {}
-        self._free: set[str] = set()
-        self._served: object = None  # what decides which resource names are those of DRA devices
+        self._states: dict[str, tuple[str, Mapping[str, _Plugin]]] = {}
+        self._free: set[DriverOnNode] = set()
+        self._served: object = None  # what decides which drivers' devices resource names count
 
     def find(
         self,
         nodes: Iterable[WatchedObject[PartialObject]],
-        publishing: Collection[str],
+        publishing: Publishing,
         context: TranslationContext,
-    ) -> list[str]:
-        """Return the nodes whose pods are not known; all are known if no driver publishes."""
+    ) -> dict[str, frozenset[str]]:
+        """Return the nodes whose pods are not known, with the drivers of which none serves.
+
+        All are known if no driver publishes.
+        """
         classes = context.facts.classes if context.facts else ()
         named = context.configuration.targets, context.configuration.legacy
-        served = *named, frozenset(each.extended for each in classes)
+        served = *named, drivers_by_resource(classes)
         if served != self._served:
             # What a node says, and what its pods hold, can mean something else now.
             self._served, self._states, self._free = served, {}, set()
-        states: dict[str, tuple[str, _Plugin]] = {}
+        states: dict[str, tuple[str, Mapping[str, _Plugin]]] = {}
+        unknown: dict[str, frozenset[str]] = {}
         for node in nodes if publishing else ():
             state = self._states.get(node.name)
             if state is None or state[0] != node.version:
-                state = node.version, _read_plugin(msgspec.json.decode(node.raw), context)
+                state = node.version, _read_plugins(msgspec.json.decode(node.raw), context)
             states[node.name] = state
-            if state[1] is _Plugin.SERVES:
-                self._free.discard(node.name)
+            serving, gone = (
+                {driver for driver, said in state[1].items() if said is plugin}
+                for plugin in (_Plugin.SERVES, _Plugin.GONE)
+            )
+            self._free.difference_update((node.name, driver) for driver in serving)
+            asked = gone.union(publishing.get(node.name, ())) - serving
+            if left := frozenset(each for each in asked if (node.name, each) not in self._free):
+                unknown[node.name] = left
         self._states = states
-        self._free &= states.keys()
-        return sorted(
-            name
-            for name, (_, plugin) in states.items()
-            if name not in self._free
-            and plugin is not _Plugin.SERVES
-            and (plugin is _Plugin.GONE or name in publishing)
-        )
+        self._free = {each for each in self._free if each[0] in states}
+        return unknown
 
-    def list_nodes(self, plugin: _Plugin) -> set[str]:
-        """Return the nodes that say this of their plugin."""
-        return {name for name, (_, said) in self._states.items() if said is plugin}
+    def list_drivers(self, plugin: _Plugin) -> set[DriverOnNode]:
+        """Return the drivers and nodes that say this of their plugin."""
+        return {
+            (node, driver)
+            for node, (_, plugins) in self._states.items()
+            for driver, said in plugins.items()
+            if said is plugin
+        }
 
-    def note_free(self, node: str) -> None:
-        """Note that no pod of a node has devices of a plugin."""
-        self._free.add(node)
+    def note_free(self, node: str, drivers: Iterable[str]) -> None:
+        """Note that no pod of a node has devices of the plugins of these drivers' devices."""
+        self._free.update((node, driver) for driver in drivers)
 
 
 class Absences:
-    """Since when nodes that lose their label lack the plugin or slices, by the own clock."""
+    """Since when nodes that lose their label lack a plugin or its driver, by the own clock."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._since: dict[str, tuple[_Plugin, float]] = {}
-        self._stopped: set[str] = set()
+        self._since: dict[DriverOnNode, tuple[_Plugin, float]] = {}
+        self._stopped: set[DriverOnNode] = set()
 
-    def follow(self, leaving: Collection[str], stopped: Collection[str]) -> None:
-        """Forget all nodes but those that can lose the label, and those whose plugin stops."""
-        self._since = {name: each for name, each in self._since.items() if name in leaving}
-        self._stopped = {*stopped, *self._stopped.intersection(leaving)}
+    def follow(self, nodes: Collection[str], stopped: Iterable[DriverOnNode]) -> None:
+        """Forget all nodes but those that can lose the label, and plugins that stop."""
+        self._since = {at: each for at, each in self._since.items() if at[0] in nodes}
+        self._stopped = {*stopped, *(each for each in self._stopped if each[0] in nodes)}
 
-    def is_over(self, node: str, plugin: _Plugin, *, publishes: bool) -> bool:
-        """Whether plugin or driver of a node is gone for good; the first call begins the time."""
+    def find(
+        self, node: str, plugins: Mapping[str, _Plugin], publishing: Collection[str]
+    ) -> list[_Plugin]:
+        """Return what the node says of plugins of which one, or its driver, can come back.
+
+        The first call begins the time after which they are gone for good.
+        """
+        return [
+            plugin
+            for driver, plugin in plugins.items()
+            if not self._is_over((node, driver), plugin, publishes=driver in publishing)
+        ]
+
+    def _is_over(self, at: DriverOnNode, plugin: _Plugin, *, publishes: bool) -> bool:
         now, is_served = self._now(), plugin is _Plugin.SERVES
         if is_served:
-            self._stopped.discard(node)
+            self._stopped.discard(at)
         elif plugin is _Plugin.STOPS:
-            self._stopped.add(node)
-        before, since = self._since.get(node, (plugin, now))
+            self._stopped.add(at)
+        before, since = self._since.get(at, (plugin, now))
         if before is not plugin or (is_served and publishes):
             since = now
-        self._since[node] = plugin, since
-        was_seen = plugin is _Plugin.UNKNOWN or node in self._stopped
-        return was_seen or now - since >= ABSENCE_SECONDS
+        self._since[at] = plugin, since
+        return at in self._stopped or now - since >= ABSENCE_SECONDS
 
 
-def _read_plugin(node: Unstructured, context: TranslationContext) -> _Plugin:
+def _find_stopped(
+    dual_nodes: Iterable[DualNode], context: TranslationContext
+) -> Iterator[DriverOnNode]:
+    for node in dual_nodes:
+        for name in node.names if node.stopped else ():
+            yield from ((node.node, driver) for driver in _find_drivers(name, context))
+
+
+def _read_plugins(node: Unstructured, context: TranslationContext) -> dict[str, _Plugin]:
+    """Return what a node says of the plugin of the devices of each driver that may have one."""
     status = _status(node)
-    if _device_names(status.get("allocatable"), context):
-        return _Plugin.SERVES
-    capacity = status.get("capacity") or {}
-    if _device_names(capacity, context):
-        return _Plugin.STOPS
-    is_known = any(_is_served(name, context) for name in capacity)
-    return _Plugin.GONE if is_known else _Plugin.UNKNOWN
+    allocatable, capacity = status.get("allocatable") or {}, status.get("capacity") or {}
+    plugins: dict[str, _Plugin] = {}
+    for name in capacity | allocatable:
+        said = _Plugin.STOPS if _is_available(capacity, name) else _Plugin.GONE
+        if _is_available(allocatable, name):
+            said = _Plugin.SERVES
+        for driver in _find_drivers(name, context):
+            plugins[driver] = max(said, plugins.get(driver, said))
+    return plugins
 
 
 def describe_held_node(
-    name: str, node: Unstructured, pods: Iterable[Unstructured], context: TranslationContext
+    name: str,
+    node: Unstructured,
+    pods: Iterable[Unstructured],
+    publishing: Collection[str],
+    context: TranslationContext,
 ) -> Finding | None:
     """Return a finding if pods of a node that is no longer dual may hold devices of a plugin.
 
     Names that no plugin of the node serves any more count as well. The configuration or a class
-    can have given them a meaning when the node got its label, and nobody knows that later.
+    can have given them a meaning when the node got its label, and nobody knows that later. Those of
+    a plugin that serves count if a driver publishes its devices, or if none publishes any.
     """
-    status = _status(node)
-    allocatable = status.get("allocatable") or {}
-    served = _device_names(allocatable, context)
-    if holders := find_holders(
-        pods, node, lambda name: _is_served(name, context) or not _is_available(allocatable, name)
-    ):
-        return _describe_holders(name, holders, plugin_serves=bool(served))
-    if served:
-        return None  # the driver is away, perhaps for a moment
-    if returning := _device_names(status.get("capacity"), context):
+    status, plugins = _status(node), _read_plugins(node, context)
+    allocatable, capacity = status.get("allocatable") or {}, status.get("capacity") or {}
+
+    def counts(name: str) -> bool:
+        drivers = _find_drivers(name, context)
+        is_published = bool(drivers.intersection(publishing) if publishing else drivers)
+        return is_published or not _is_available(allocatable, name)
+
+    def says(name: str, plugin: _Plugin) -> bool:
+        return any(plugins.get(driver) is plugin for driver in _find_drivers(name, context))
+
+    if holders := find_holders(pods, node, counts):
+        serves = any(says(each, _Plugin.SERVES) for names in holders for each in names)
+        return _describe_holders(name, holders, plugin_serves=serves)
+    returning = [each for each in sorted(capacity) if says(each, _Plugin.STOPS)]
+    if returning:
         # A plugin that restarts keeps its capacity for some minutes.
         message = (
             f"node {name} still has {', '.join(returning)} in its capacity, so the device "
@@ -325,9 +374,14 @@ def describe_outlived_plugin(
     name: str, node: Unstructured, pods: Iterable[Unstructured], context: TranslationContext
 ) -> Finding | None:
     """Return a finding if pods of a node without a plugin hold devices that a plugin gave them."""
-    if _device_names(_status(node).get("allocatable"), context):
-        return None
-    holders = find_holders(pods, node, lambda name: _is_served(name, context))
+    plugins = _read_plugins(node, context)
+    holders = find_holders(
+        pods,
+        node,
+        lambda name: any(
+            plugins.get(driver) is not _Plugin.SERVES for driver in _find_drivers(name, context)
+        ),
+    )
     return _describe_holders(name, holders, plugin_serves=False) if holders else None
 
 
@@ -359,15 +413,6 @@ def _describe_holders(node: str, holders: list[frozenset[str]], *, plugin_serves
     )
 
 
-def _device_names(amounts: Mapping[str, Any] | None, context: TranslationContext) -> list[str]:
-    """Return the names of DRA devices with an amount other than 0."""
-    return sorted(
-        name
-        for name in amounts or {}
-        if _is_available(amounts or {}, name) and _is_served(name, context)
-    )
-
-
 def _is_available(amounts: Mapping[str, Any], name: str) -> bool:
     return f"{amounts.get(name, 0)}" != "0"
 
@@ -376,12 +421,14 @@ def _status(value: Unstructured) -> Mapping[str, Any]:
     return value.get("status") or {}
 
 
-def _is_served(name: str, context: TranslationContext) -> bool:
-    """Whether the resource may count devices that ResourceSlices publish."""
+def _find_drivers(name: str, context: TranslationContext) -> frozenset[str]:
+    """Return the drivers whose devices a resource may count.
+
+    If a class maps the name and selects no device yet, the name stands for its driver.
+    """
     if "/" not in name:
-        return False
-    families = known_families(context.configuration).values()
+        return frozenset()
     classes = context.facts.classes if context.facts else ()
-    return any(allocates_by(each, name) for each in families) or any(
-        c.extended == name for c in classes
-    )
+    extended = drivers_by_resource(each for each in classes if each.extended == name)
+    drivers = find_drivers(name, known_families(context.configuration), extended)
+    return drivers or frozenset(extended)

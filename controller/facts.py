@@ -207,7 +207,7 @@ class FactsReconciler:
     ) -> None:
         self.context: TranslationContext | None = None
         self.dual_nodes: tuple[DualNode, ...] | None = None
-        self.publishing: frozenset[str] = frozenset()
+        self.publishing: Mapping[str, frozenset[str]] = {}
         self.listeners: list[Callable[[], None]] = []
         self._sources = sources
         self._store = store

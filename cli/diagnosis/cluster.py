@@ -181,7 +181,8 @@ def _find_held_nodes(checked: CheckedState) -> Iterator[Result]:
         if isinstance(pods, Unread):
             held: Result | None = pods
         elif DUAL_LABEL in as_mapping(get_value(node, ("metadata", "labels"))):
-            held = describe_held_node(name, node, pods, context)
+            published = checked.gathered.publishing.get(name, frozenset())
+            held = describe_held_node(name, node, pods, published, context)
         else:
             held = describe_outlived_plugin(name, node, pods, context)
         if held is not None:

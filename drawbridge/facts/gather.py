@@ -111,8 +111,8 @@ class GatheredFacts(NamedTuple):
     findings: tuple[Finding, ...] = ()
     # Not part of the facts: the controller labels these nodes.
     dual_nodes: tuple[DualNode, ...] = ()
-    # The nodes with slices of drivers whose devices plugins can have allocated.
-    publishing: frozenset[str] = frozenset()
+    # The drivers with slices of a node whose devices plugins can have allocated, by node.
+    publishing: Mapping[str, frozenset[str]] = {}
 
 
 def gather_facts(
@@ -159,15 +159,14 @@ def gather_facts(
     facts = replace(facts, omitted=dict(sorted(omitted.items())))
     replacing = {driver for driver, family in families.items() if family.plugin_names}
     replacing.update(driver for row in rows if row.extended for driver in row.drivers)
-    publishing = {e.node.name for e in offering if not replacing.isdisjoint(e.drivers)}
     # Also those of pools that are not complete: their drivers publish them again.
-    named = {
-        (s.driver, n) for s in objects.slices if s.driver in replacing for n in _named_nodes(s)
-    }
-    publishing.update(node for _, node in named - gone)
-    return GatheredFacts(
-        facts, _findings(cluster, omitted), dual_nodes, publishing=frozenset(publishing)
-    )
+    named = {(each.driver, node) for each in objects.slices for node in _named_nodes(each)}
+    named.update((driver, each.node.name) for each in offering for driver in each.drivers)
+    publishing: dict[str, frozenset[str]] = {}
+    for driver, node in named - gone:
+        if driver in replacing:
+            publishing[node] = publishing.get(node, frozenset()) | {driver}
+    return GatheredFacts(facts, _findings(cluster, omitted), dual_nodes, publishing)
 
 
 def _nodes(objects: FactsInput) -> tuple[Node, ...]:

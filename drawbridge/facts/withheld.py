@@ -23,6 +23,14 @@ def drivers_by_resource(classes: Iterable[ClassFacts]) -> dict[str, frozenset[st
     return drivers
 
 
+def find_drivers(
+    name: str, families: Mapping[str, Family], extended: Mapping[str, frozenset[str]]
+) -> frozenset[str]:
+    """Return the drivers whose devices a plugin that advertises `name` allocates, or parts."""
+    drivers = (driver for driver, family in families.items() if allocates_by(family, name))
+    return extended.get(name, frozenset()).union(drivers)
+
+
 def find_withheld_drivers(
     node: Node,
     families: Mapping[str, Family],
@@ -40,8 +48,7 @@ def find_withheld_drivers(
     seen = registered_resources(node).union(held, node.allocatable if is_dual else ())
     drivers: set[str] = set()
     for name in seen:
-        drivers.update(driver for driver, family in families.items() if allocates_by(family, name))
-        drivers.update(extended.get(name, ()))
+        drivers |= find_drivers(name, families, extended)
     if is_dual and not drivers:
         drivers.update(driver for driver, family in families.items() if family.legacy_names)
         drivers.update(*extended.values())

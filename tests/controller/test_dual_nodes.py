@@ -30,6 +30,11 @@ from tests.facts import clusters
 from tests.tables import every_row
 
 NAME = "nvidia.com/gpu"
+EFA = "vpc.amazonaws.com/efa"
+# A plugin of devices that no driver publishes, and that each node has besides.
+BESIDE = pytest.mark.parametrize(
+    "beside", [{}, {EFA: "4"}], ids=["alone", "beside a plugin of NICs"]
+)
 TWICE = (DualNode("a", ("nvidia.com/gpu",), 8),)
 
 
@@ -45,7 +50,7 @@ class Scene:
         for name, of_node in labels.items():
             self.nodes.put({"metadata": {"name": name, "labels": of_node}})
         self.dual_nodes: tuple[DualNode, ...] | None = TWICE
-        self.publishing = frozenset({"a"})
+        self.publishing = {"a": frozenset({"gpu.nvidia.com"})}
         self.time = 0.0
         reference = ObjectReference("ConfigMap", "drawbridge-facts", "own")
         self.context = make_context(Configuration())
@@ -226,7 +231,7 @@ def test_a_label_stays_while_a_plugin_restarts_and_is_removed_if_slices_are_gone
     allocatable: str, capacity: str, *, stays: bool
 ) -> None:
     scene = Scene()
-    scene.dual_nodes, scene.publishing = (), frozenset()
+    scene.dual_nodes, scene.publishing = (), {}
     status = {"allocatable": {NAME: allocatable, "cpu": "8"}, "capacity": {NAME: capacity}}
     scene.nodes.put({"metadata": {"name": "a", "labels": {LABEL: "true"}}, "status": status})
     scene.reconcile()
@@ -236,7 +241,7 @@ def test_a_label_stays_while_a_plugin_restarts_and_is_removed_if_slices_are_gone
 
 def test_a_label_stays_while_slices_are_gone_and_a_pod_holds_a_device_of_the_plugin() -> None:
     scene = Scene()
-    scene.dual_nodes, scene.publishing = (), frozenset()
+    scene.dual_nodes, scene.publishing = (), {}
     status = {"allocatable": {NAME: "8"}, "capacity": {NAME: "8"}}
     scene.nodes.put({"metadata": {"name": "a", "labels": {LABEL: "true"}}, "status": status})
     scene.pod("old", "a", NAME, phase="Running")
@@ -245,31 +250,6 @@ def test_a_label_stays_while_slices_are_gone_and_a_pod_holds_a_device_of_the_plu
     scene.pods.remove("old", "x")
     scene.time += ABSENCE_SECONDS
     assert scene.reconcile() == {"a": {}}
-
-
-def _cluster(*, gpus: str, extended: str = "", driver: str = "gpu.nvidia.com") -> FactsInput:
-    """Node a with two devices in slices and a plugin, b with slices, c with a plugin."""
-    devices = [clusters.gpu("gpu-0"), clusters.gpu("gpu-1")]
-    return FactsInput(
-        (clusters.slice_of(driver, "a", devices), clusters.slice_of(driver, "b", devices)),
-        (clusters.device_class("gpus", extended),),
-        (clusters.node("a", {gpus: 2}), Node("b"), clusters.node("c", {gpus: 2})),
-    )
-
-
-def test_a_dual_node_is_found_by_the_family_of_its_driver() -> None:
-    assert gather_facts(_cluster(gpus="nvidia.com/gpu")).dual_nodes == (
-        DualNode("a", ("nvidia.com/gpu",), 2),
-    )
-
-
-def test_a_dual_node_is_found_by_the_class_that_maps_the_name() -> None:
-    mapped = _cluster(gpus="example.com/gpu", extended="example.com/gpu", driver="example.com")
-    assert gather_facts(mapped).dual_nodes == (DualNode("a", ("example.com/gpu",), 2),)
-
-
-def test_an_unrelated_resource_does_not_make_a_node_dual() -> None:
-    assert gather_facts(_cluster(gpus="example.com/fpga")).dual_nodes == ()
 
 
 def _node(name: str, allocatable: str, capacity: str | None = None, **more: str) -> Unstructured:
@@ -291,19 +271,26 @@ LIVES = {
 }
 
 
+@BESIDE
 @every_row("case", LIVES)
-def test_the_label_stays_after_a_restart_of_the_kubelet_until_its_time_is_over(case: str) -> None:
+def test_the_label_stays_after_a_restart_of_the_kubelet_until_its_time_is_over(
+    case: str, beside: dict[str, str]
+) -> None:
     said, is_removed = LIVES[case]
     scene, labels = Scene(), {LABEL: "true"}
-    driver = _cluster(gpus=NAME).slices
+    scene.pod("nics", "a", EFA, phase="Running")
+    driver = (clusters.slice_of("gpu.nvidia.com", "a", [clusters.gpu("gpu-0")]),)
     for allocatable, capacity in said:
-        node = {**_node("a", allocatable, capacity), "kind": "Node", "apiVersion": "v1"}
-        node["metadata"]["labels"] = labels
+        scene.time += ABSENCE_SECONDS / 2
+        node = {**_node("a", allocatable, capacity, **beside), "kind": "Node", "apiVersion": "v1"}
+        node["metadata"] |= {"labels": labels, "creationTimestamp": "2026-01-01T00:00:00Z"}
         scene.nodes.put(node)
         read = node_reader().read(node)
         assert isinstance(read, Node)
         scene.dual_nodes = gather_facts(FactsInput(driver, (), (read,))).dual_nodes
         labels = scene.reconcile()["a"]
+        scene.time += ABSENCE_SECONDS / 2
+        scene.reconcile()
     assert labels == ({} if is_removed else {LABEL: "true"})
     scene.time += ABSENCE_SECONDS
     is_gone = said[-1] == ("0", "0")
@@ -314,7 +301,7 @@ def test_the_label_stays_after_a_restart_of_the_kubelet_until_its_time_is_over(c
 def test_a_plugin_is_seen_to_stop_where_no_driver_publishes_yet(before: dict[str, str]) -> None:
     """A pod outlives the plugin, and the label goes with the pod."""
     scene, labels = Scene(), before
-    scene.dual_nodes, scene.publishing = (), frozenset({"b"})
+    scene.dual_nodes, scene.publishing = (), {"b": frozenset({"gpu.nvidia.com"})}
     for capacity, phase in (("8", "Running"), ("0", "Running"), ("0", "Failed")):
         node = _node("a", "0", capacity)
         node["metadata"]["labels"] = labels
@@ -369,6 +356,7 @@ def test_pods_that_hold_devices_of_a_plugin_that_stops_are_reported() -> None:
     assert scene.reporter.gauges == {Gauge.DUAL_NODES: 0, Gauge.DUAL_NODE_IDLE_DEVICES: 0}
 
 
+NO_NAMES: dict[str, dict[str, str]] = {"allocatable": {}, "capacity": {}}
 PLUGINS = {
     "a plugin that is gone": (_node("x", "0"), True),
     "a plugin that is gone, and a driver publishes": (_node("a", "0"), True),
@@ -380,23 +368,30 @@ PLUGINS = {
 }
 
 
+@BESIDE
 @every_row("case", PLUGINS)
-def test_a_node_gets_the_label_while_pods_outlive_its_plugin(case: str) -> None:
+def test_a_node_gets_the_label_while_pods_outlive_its_plugin(
+    case: str, beside: dict[str, str]
+) -> None:
     node, is_labelled = PLUGINS[case]
     scene = Scene()
     name, scene.dual_nodes = node["metadata"]["name"], ()
-    scene.nodes.put(node)
+    said = {key: {**names, **beside} for key, names in node.get("status", NO_NAMES).items()}
+    scene.nodes.put({**node, "status": said})
     scene.pod("old", name, NAME, phase="Running")
     for _ in range(2):
         assert scene.reconcile() == {name: {LABEL: "true"} if is_labelled else {}}
         assert scene.reporter.codes == (["DualNodesHeld"] if is_labelled else [])
     scene.pods.remove("old", "x")
     scene.time += ABSENCE_SECONDS
-    restarts = node.get("status", {}).get("capacity") == {NAME: "8"}
+    restarts = said["capacity"].get(NAME) == "8"
     assert scene.reconcile() == {name: {LABEL: "true"} if restarts and is_labelled else {}}
 
 
-def test_pods_of_a_node_are_listed_until_none_holds_a_device_and_again_after_the_plugin() -> None:
+@BESIDE
+def test_pods_of_a_node_are_listed_until_none_holds_a_device_and_again_after_the_plugin(
+    beside: dict[str, str],
+) -> None:
     scene = Scene()
     scene.dual_nodes = ()
     for allocatable, holds, lists, is_labelled in (
@@ -405,7 +400,7 @@ def test_pods_of_a_node_are_listed_until_none_holds_a_device_and_again_after_the
         ("8", True, False, False),
         ("0", True, True, True),
     ):
-        scene.nodes.put(_node("x", allocatable))
+        scene.nodes.put(_node("x", allocatable, **beside))
         if holds:
             scene.pod("old", "x", NAME, phase="Running")
         before = len(scene.pods.requests)
@@ -461,18 +456,10 @@ def test_a_name_without_a_meaning_keeps_the_label_of_the_nodes_of_its_former_plu
 
 def test_no_node_is_labelled_where_no_driver_publishes_devices() -> None:
     scene = Scene()
-    scene.dual_nodes, scene.publishing = (), frozenset()
+    scene.dual_nodes, scene.publishing = (), {}
     scene.nodes.put(_node("x", "0"))
     scene.pod("old", "x", NAME, phase="Running")
     assert scene.reconcile() == {"x": {}}
-
-
-def test_nodes_publish_if_a_plugin_can_have_allocated_their_devices() -> None:
-    assert gather_facts(_cluster(gpus="nvidia.com/gpu")).publishing == {"a", "b"}
-    other = _cluster(gpus="example.com/gpu", driver="example.com")
-    assert gather_facts(other).publishing == frozenset()
-    mapped = _cluster(gpus="x", extended="example.com/gpu", driver="example.com")
-    assert gather_facts(mapped).publishing == {"a", "b"}
 
 
 def test_a_node_that_is_dual_again_before_the_write_keeps_its_label() -> None:

@@ -230,7 +230,7 @@ def test_a_node_offers_no_devices_of_a_driver_that_is_gone(case: str) -> None:
     facts = scene.reconciler.context.facts
     assert facts is not None
     assert any(each.classes for each in facts.offers) == offers
-    assert scene.reconciler.publishing == (frozenset({"a"}) if offers else frozenset())
+    assert scene.reconciler.publishing == ({"a": frozenset({"gpu.nvidia.com"})} if offers else {})
     assert not scene.reconciler.dual_nodes
     assert [each.driver for each in facts.products] == ["gpu.nvidia.com"]
 
