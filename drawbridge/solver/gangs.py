@@ -28,6 +28,7 @@ find fewer members than fit, but never more.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import chain, repeat
 from typing import Final, Generic, TypeAlias, TypeVar
 
@@ -301,12 +302,15 @@ def add_up(
 ) -> Steps[tuple[int, Mapping[str, Counts]]]:
     """Find how many members have a place on the nodes together, and where.
 
-    The nodes that take most come first, so that the members are on few nodes.
+    The nodes that take most come first, so that the members are on few nodes. Of too many results,
+    those are kept with which most members can have a place on the nodes that follow.
     """
     wanted = tuple(kind.count for kind in kinds)
     none = (0,) * len(wanted)
     states: dict[Counts, Mapping[str, Counts]] = {none: {}}
-    for node in sorted(fitting, key=lambda each: -_total(fitting[each])):
+    nodes = sorted(fitting, key=lambda each: -_total(fitting[each]))
+    following: Counts | None = None
+    for at, node in enumerate(nodes):
         reached = dict(states)
         for before, chosen in states.items():
             for largest in fitting[node]:
@@ -317,7 +321,12 @@ def add_up(
             yield None
         if wanted in reached:
             return count_all(kinds), reached[wanted]
-        states = {each: reached[each] for each in (yield from _largest(reached))}
+        if following is not None:
+            following = tuple(map(int.__sub__, following, map(max, none, *fitting[node])))
+        elif len(reached) > _FEWEST_STATES:
+            following = yield from _add_most(map(fitting.__getitem__, nodes[at + 1 :]), none)
+        possible = partial(_count_possible, wanted, following or none)
+        states = {each: reached[each] for each in (yield from _largest(reached, possible))}
     best = max(states, key=lambda each: (_count_members(each, kinds), each))
     return _count_members(best, kinds), states[best]
 
@@ -326,14 +335,31 @@ def _taken(largest: int, wanted: int, before: int) -> int:
     return min(largest, wanted - before)
 
 
+def _add_most(largest: Iterable[list[Counts]], none: Counts) -> Steps[Counts]:
+    """Add up the most members of each kind that some nodes take, whatever else they take."""
+    total = none
+    for number, of_node in enumerate(largest, 1):
+        total = tuple(map(int.__add__, total, map(max, none, *of_node)))
+        if number % _BATCH == 0:
+            yield None
+    return total
+
+
+def _count_possible(wanted: Counts, following: Counts, placed: Counts) -> int:
+    """Return how many members can have a place if the nodes that follow take so many."""
+    return sum(map(min, wanted, map(int.__add__, placed, following)))
+
+
 def _total(largest: Iterable[Counts]) -> int:
     return max(map(sum, largest))
 
 
-def _largest(all_counts: Iterable[Counts]) -> Steps[list[Counts]]:
+def _largest(
+    all_counts: Iterable[Counts], possible: Callable[[Counts], int] = sum
+) -> Steps[list[Counts]]:
     """Find the numbers that no others contain, at most MAX_STATES, or fewer of many kinds."""
     kept: list[Counts] = []
-    ordered = sorted(all_counts, key=lambda each: (sum(each), each), reverse=True)
+    ordered = sorted(all_counts, key=lambda e: (possible(e), sum(e), e), reverse=True)
     times = max(1, len(ordered[0]) // _MANY_KINDS) if ordered else 1
     most, at_once = max(MAX_STATES // times, _FEWEST_STATES), max(1, _COMPARED // times)
     for number, counts in enumerate(ordered):

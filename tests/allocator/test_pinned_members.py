@@ -71,6 +71,11 @@ GANGS: dict[str, tuple[int, Fields, str]] = {
     "host and rack": (MANY, lambda n: selector(host=f"h{n}", rack=f"r{n // 2}"), ""),
     "a name each": (MAX_EXPRESSIONS + 1, by_name, ""),
     "one without a host": (MANY, lambda number: selector(host=f"h{number}") if number else {}, ""),
+    "many and one without": (
+        70,
+        lambda n: selector(**{"host": f"h{n}"} if n < 69 else {"k0": "v"}),
+        "",
+    ),
     "a host of another rack": (
         MANY,
         lambda n: selector(host=f"h{n}", rack="r0" if n == MANY - 1 else f"r{n // 2}"),

@@ -29,6 +29,8 @@ from tests.thorough import drawn
 Json: TypeAlias = dict[str, Any]
 CASES = drawn(200, 10_000)
 PARTS = 8
+# So many kinds have more partial results than are kept.
+MANY_KINDS = 66
 NODES = ("n1", "n2", "n3")
 MEMORY = 4  # of a device with shares
 DEVICES = [{"kind": "whole"}, {"kind": "whole"}, {"kind": "part"}, {"kind": "shared"}]
@@ -246,6 +248,20 @@ def test_a_gang_that_does_not_fit_is_told_how_many_do() -> None:
 def test_many_kinds_are_placed_too() -> None:
     placed, _ = place(gang({"a": 8, "b": 7}, (1, 5), (1, 4), (1, 3), (1, 2), (1, 1)))
     assert placed.placed == 5
+
+
+@pytest.mark.parametrize("others_first", [False, True])
+def test_many_kinds_with_one_node_each_leave_room_for_members_of_any_node(
+    *, others_first: bool
+) -> None:
+    """On the node of a member that needs all of it, several others would fit."""
+    sizes = {f"n{number}": 2 for number in range(MANY_KINDS)}
+    given = read(scenario(gang(sizes, (1, 2), (2, 1))))
+    large, small = given.claims
+    singles = [MemberKind((large,), 1, [f"n{number}"]) for number in range(MANY_KINDS - 1)]
+    others = MemberKind((small,), 2, [*sizes])
+    kinds = [others, *singles] if others_first else [*singles, others]
+    assert place_gang(kinds, ask_of(given, Memo())).placed == count_all(kinds)
 
 
 def test_no_more_nodes_are_asked_than_needed() -> None:
