@@ -95,11 +95,8 @@ class GroupPreemption:
             return PreemptReply(unfinished=True, message=_CONTINUES)
         if chosen.few is not None:
             self._groups.change(question.group.key, cut_victims=None)
-            text = f"without the pods with a priority below {own.pod.priority}, {chosen.few} of "
-            text += f"{search.needed} members of the group fit"
-            limits = " on devices for which its quotas have room" if search.over_quota else ""
-            return PreemptReply(message=text + limits)
-        return self._evict(request, question, choices[search.choice], search, victims, now)
+            return _too_few(chosen.few, search, own)
+        return self._evict(request, question, choices[search.choice], search, victims, own, now)
 
     def continue_search(self, question: GroupQuestion) -> str | None:
         """Continue a search that was cut; return the pod that can ask for its end, if there is one.
@@ -159,6 +156,7 @@ class GroupPreemption:
         if search is None or (search.choices, search.needed) != (kinds, wanted):
             pods = {each.node: victims.candidates(each) for each in request.nodes or ()}
             search = GroupVictimSearch(request, kinds, wanted, pods, self._basis.lost_work.of)
+            search.epoch = self._state.epoch()
             self._groups.change(key, cut_victims=search)
         return search
 
@@ -189,6 +187,7 @@ class GroupPreemption:
         members: GroupMembers,
         search: GroupVictimSearch,
         victims: VictimSearch,
+        own: PodRequest,
         now: float,
     ) -> PreemptReply:
         """Place the members without the victims, and keep the devices; or begin anew."""
@@ -202,6 +201,8 @@ class GroupPreemption:
             asker = search.request.pod_uid
             if places.lacking or request.pod_uid == asker or asker not in question.members:
                 self._groups.change(key, cut_victims=None)  # what runs has changed
+            if places.lacking and search.epoch == epoch:
+                return _too_few(placement.placed, search, own)  # the same would be found again
             return PreemptReply(unfinished=True, message=_CONTINUES)
         self._groups.change(key, cut_victims=None)
         quotas = QuotaSelection(self._state)
@@ -252,6 +253,13 @@ class GroupPreemption:
     def _claims_on(self, node: str) -> frozenset[str]:
         pools = self._state.planner.pools_for(node)
         return frozenset().union(*map(self._state.ledger.claims_in, pools))
+
+
+def _too_few(few: int, search: GroupVictimSearch, own: PodRequest) -> PreemptReply:
+    text = f"without the pods with a priority below {own.pod.priority}, {few} of "
+    text += f"{search.needed} members of the group fit"
+    limits = " on devices for which its quotas have room" if search.over_quota else ""
+    return PreemptReply(message=text + limits)
 
 
 def _can_evict(chosen: ChosenVictims, request: PreemptRequest, victims: VictimSearch) -> bool:

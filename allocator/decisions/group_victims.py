@@ -79,6 +79,7 @@ class GroupVictimSearch:
         self.choices = choices
         self.choice = 0
         self.needed = needed
+        self.epoch: int | None = None  # the state in which it began
         self.over_quota = False  # whether a node fits that has more than a quota has room for
         self._lost = lost
         self.chosen: ChosenVictims | None = None

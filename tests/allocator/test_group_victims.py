@@ -20,7 +20,7 @@ from allocator.scheduler.protocol import (
 from allocator.state.group_holds import HoldEnd
 from drawbridge.names import CHECKPOINTS_ANNOTATION
 from drawbridge.solver.answers import Solution
-from drawbridge.solver.gangs import MemberKind
+from drawbridge.solver.gangs import GangPlacement, MemberKind
 from tests.allocator.clusters import allocation_on, ask_group, claim, gpu_slice, pod
 from tests.allocator.contests import HIGH, LOW, Contest, shared_device
 from tests.tables import every_row
@@ -288,6 +288,15 @@ def test_a_gang_keeps_nothing_that_is_too_little_and_gets_no_more_victims() -> N
     contest = full(n1=1)
     assert not ask_grown(contest).evictions
     assert contest.cluster.nodes("contender", claim("d")) == ["n1"]
+
+
+def test_a_gang_of_which_fewer_have_a_place_than_were_counted_evicts_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(GroupVictimSearch, "place", lambda *_: GangPlacement((), 3))
+    reply = preempt(full(n1=4), *FOUR)
+    assert reply == PreemptReply(message=reply.message)
+    assert "3 of 4 members of the group fit" in reply.message
 
 
 def test_no_member_is_woken_before_the_last_victim_of_a_gang_has_ended() -> None:
