@@ -95,6 +95,7 @@ class TranslationContext(msgspec.Struct, frozen=True):
     placements: Mapping[str, Placement] = {}  # of these namespaces; "" for all others
     original: Original = Original.FULL
     readable_names: bool = False  # of the templates of manifests
+    is_manifest: bool = False  # not of a pod that the API server has filled with defaults
     # Of pods with native placement, with caches of its own, where the configuration has the other.
     native: "TranslationContext | None" = None
     declared: Configuration | None = None  # without the names and networks of the facts
@@ -212,7 +213,7 @@ def translate(  # noqa: PLR0913  # all but three by name
         default_queue = context.queues.get(namespace, "")
     queue = queue or find_kueue_queue(pod, default_queue)
     key = (
-        essence.essence_key(pod, namespace, admin_access, queue)
+        essence.essence_key(pod, namespace, admin_access, queue, context.is_manifest)
         if context.translations is not None
         else None
     )
@@ -414,7 +415,7 @@ def _note_inputs(patch: Patch, context: TranslationContext) -> None:
 
 def _note_original(patch: Patch, asked: Value, context: TranslationContext) -> None:
     """Note on the pod what others have to know of it as asked."""
-    if context.original is not Original.NONE:
+    if not context.is_manifest:
         kueue_roles.keep_role(patch, asked)
     patch.add_undo(context.original)
 

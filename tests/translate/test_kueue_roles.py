@@ -10,7 +10,8 @@ from drawbridge.config.model import Configuration, Placement
 from drawbridge.documents.patch import apply_edits
 from drawbridge.facts.model import ClassFacts, Facts, ResourceFacts
 from drawbridge.translate.changes.kueue_roles import hash_role
-from drawbridge.translate.changes.patch import Original, restore_original
+from drawbridge.translate.changes.patch import restore_original
+from drawbridge.translate.manifests.objects import translate_object
 from drawbridge.translate.pods import make_context, translate
 from tests.tables import YamlValue, every_row, load_cases
 from tests.translate import test_rows
@@ -24,7 +25,8 @@ PLUGIN = Facts(names=DUAL.names)
 
 
 def member(**spec: YamlValue) -> YamlValue:
-    gpu = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": 1}}}
+    amounts = {"nvidia.com/gpu": 1}
+    gpu = {"name": "main", "resources": {"limits": amounts, "requests": amounts}}
     return {"metadata": {"labels": {GROUP: "g"}}, "spec": {"containers": [gpu], **spec}}
 
 
@@ -107,12 +109,14 @@ def test_the_undo_patch_removes_the_role() -> None:
     assert restore_original(translated(asked)) == asked
 
 
-def test_a_manifest_without_an_undo_patch_gets_no_role() -> None:
+def test_a_manifest_whose_requests_are_not_filled_in_gets_no_role() -> None:
     context = make_context(Configuration(), DRA)
-    asked = member()
-    bare = translate(asked, msgspec.structs.replace(context, original=Original.NONE))
-    after: YamlValue = apply_edits(asked, bare.edits)
-    assert "annotations" not in after["metadata"]
+    asked = {"apiVersion": "v1", "kind": "Pod", **member()}
+    del asked["spec"]["containers"][0]["resources"]["requests"]
+    assert ROLE in apply_edits(asked, translate(asked, context).edits)["metadata"]["annotations"]
+    after: YamlValue = apply_edits(asked, translate_object(asked, "", context).edits)
+    assert after["spec"]["resourceClaims"]
+    assert ROLE not in after["metadata"]["annotations"]
 
 
 def test_a_member_that_only_gets_another_scheduler_keeps_its_role() -> None:

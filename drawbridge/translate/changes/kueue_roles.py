@@ -2,8 +2,9 @@
 
 Kueue's webhook writes a hash of what the scheduler reads of a pod to an annotation, unless it has
 one, and does not admit a pod whose role the group lacks. A translation depends on the facts, and a
-replacement pod can come after these have changed. So the role is that of the pod as asked. Read in
-Kueue 0.19 (`GenerateRoleHash`).
+replacement pod can come after these have changed. So the role is that of the pod as asked. A
+manifest gets none: the API server has not filled in its requests, and no facts change its
+translation. Read in Kueue 0.19 (`GenerateRoleHash`).
 """
 
 import contextlib

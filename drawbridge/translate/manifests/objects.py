@@ -57,6 +57,7 @@ def translate_object(value: Value, name: str, context: TranslationContext) -> Tr
     """Translate an object; if one pod template is refused, the object stays as it is."""
     translated_places: list[Place] = []
     namespace = _namespace(value)
+    context = replace(context, is_manifest=True)
     edits: list[Edit] = []
     templates: dict[str, Mapping[str, Value]] = {}
     mappings: list[Mappings] = []
