@@ -41,15 +41,18 @@ from controller.reconcile import process_each
 from controller.template_use import is_created_ahead
 from controller.template_users import TemplateUsers
 from controller.watched_objects import PartialObject, WatchedPod
-from drawbridge.agreement.admission_codes import CLAIM_FIELD_DROPPED, TEMPLATE_TAKEN
+from drawbridge.agreement.admission_codes import (
+    CLAIM_FIELD_DROPPED,
+    TEMPLATE_CHANGED,
+    TEMPLATE_TAKEN,
+)
 from drawbridge.agreement.operation_codes import TEMPLATE_NOT_REPRODUCED, TEMPLATE_OUT_OF_SCOPE
 from drawbridge.agreement.owned_templates import has_owned_name
 from drawbridge.agreement.template_objects import (
     build_object,
     build_refused_finding,
-    find_dropped_field,
+    find_changed_field,
     format_time,
-    may_be_dropped,
 )
 from drawbridge.api_error import ApiError
 from drawbridge.brief import BriefRuns, CutShort
@@ -77,6 +80,7 @@ _GRACE_SECONDS: Final = 3.0
 # The reconciler's counter of each finding about a pod that waits.
 _EVENTS: Final = {
     CLAIM_FIELD_DROPPED.name: "dropped",
+    TEMPLATE_CHANGED.name: "changed",
     TEMPLATE_OUT_OF_SCOPE.name: "out-of-scope",
     TEMPLATE_NOT_REPRODUCED.name: "unknown",
 }
@@ -373,13 +377,12 @@ class MissingTemplateReconciler:
         self._unresolved[key] = _Unresolved(pod.uid, tuple(codes))
 
     async def _create(self, template: ClaimTemplate, namespace: str) -> Finding | None:
-        """Create a template, unless the API server would drop a field and so grant more."""
+        """Create a template, unless it would be stored with other content."""
         value = build_object(template, namespace, self._now())
         try:
-            if may_be_dropped(template):
-                response = await self._store.create(value, namespace, dry_run=True)
-                if (dropped := find_dropped_field(response, template)) is not None:
-                    return dropped
+            tried = await self._store.create(value, namespace, dry_run=True)
+            if (changed := find_changed_field(tried, template)) is not None:
+                return changed
             await self._store.create(value, namespace)
         except ApiError as error:
             # Another client created it first; the watch event triggers the content check.

@@ -1,17 +1,22 @@
 """Build ResourceClaimTemplate objects, and compare them with what the API server stored."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Final
 
-from drawbridge.agreement.admission_codes import CLAIM_FIELD_DROPPED, TEMPLATE_REFUSED
-from drawbridge.documents.paths import get_value
-from drawbridge.documents.values import Value, as_list, as_mapping
+from drawbridge.agreement.admission_codes import (
+    CLAIM_FIELD_DROPPED,
+    TEMPLATE_CHANGED,
+    TEMPLATE_REFUSED,
+)
+from drawbridge.documents.paths import Path, format_path
+from drawbridge.documents.values import Value, as_mapping, equal_json
 from drawbridge.finding import Finding
 from drawbridge.names import MANAGED_BY, USED_ANNOTATION
-from drawbridge.translate.changes.template import ClaimTemplate, has_same_content
-
-_ALWAYS_KEPT: Final = frozenset({"deviceClassName", "selectors", "allocationMode", "count"})
+from drawbridge.translate.changes.template import (
+    ClaimTemplate,
+    has_same_content,
+    normalize_claim,
+)
 
 
 def build_refused_finding(name: str, reason: str) -> Finding:
@@ -19,48 +24,45 @@ def build_refused_finding(name: str, reason: str) -> Finding:
     return TEMPLATE_REFUSED.at("spec.resourceClaims", f"ResourceClaimTemplate {name}: {reason}")
 
 
-def find_dropped_field(stored: Mapping[str, Value], template: ClaimTemplate) -> Finding | None:
-    """Return a finding that names the first template field that the API server dropped."""
+def find_changed_field(stored: Mapping[str, Value], template: ClaimTemplate) -> Finding | None:
+    """Return a finding that names the first template field that is not stored as it was sent.
+
+    The API server drops fields of claims that it does not know, and changes nothing else.
+    """
     if has_same_content(stored, template):
         return None
-    sent, kept = (get_value(dict(each), ("spec",)) for each in (template.object, stored))
-    field = _find_dropped_path(sent, kept, "spec") or "spec"
-    return CLAIM_FIELD_DROPPED.at(
-        field,
-        f"ResourceClaimTemplate {template.name}: this API server drops the field {field}",
+    sent, kept = (
+        normalize_claim(as_mapping(each.get("spec"))) for each in (template.object, stored)
     )
+    different = [*_list_differences(sent, kept, ("spec",))] or [(("metadata",), False)]
+    dropped = (path for path, is_missing in different if is_missing and path[1] == "spec")
+    name = f"ResourceClaimTemplate {template.name}"
+    if path := next(dropped, None):
+        field = format_path(path)
+        return CLAIM_FIELD_DROPPED.at(field, f"{name}: this API server drops the field {field}")
+    field = format_path(different[0][0])
+    return TEMPLATE_CHANGED.at(field, f"{name}: another webhook or a policy changes {field}")
 
 
-def _find_dropped_path(sent: Value, stored: Value, path: str) -> str:
-    """Return the path of the first value that was sent but not stored, or an empty string."""
-    if isinstance(sent, dict):
-        stored_fields = as_mapping(stored)
-        for key, value in sent.items():
-            if key not in stored_fields:
-                return f"{path}.{key}"
-            if dropped := _find_dropped_path(value, stored_fields[key], f"{path}.{key}"):
-                return dropped
-        return ""
-    if isinstance(sent, list):
-        stored_items = as_list(stored)
-        for number, value in enumerate(sent):
-            if number >= len(stored_items):
-                return f"{path}[{number}]"
-            if dropped := _find_dropped_path(value, stored_items[number], f"{path}[{number}]"):
-                return dropped
-    return ""
+def _list_differences(sent: Value, stored: Value, path: Path) -> Iterator[tuple[Path, bool]]:
+    """Yield the paths of what differs, and whether it is missing from what is stored."""
+    ours, theirs = _list_children(sent), _list_children(stored)
+    if ours is None or theirs is None:
+        if not equal_json(sent, stored):
+            yield path, False
+        return
+    for key in {**ours, **theirs}:
+        if key in ours and key in theirs:
+            yield from _list_differences(ours[key], theirs[key], (*path, key))
+        else:
+            yield (*path, key), key in ours
 
 
-def may_be_dropped(template: ClaimTemplate) -> bool:
-    """Return whether the template sets any field that an older API server might drop."""
-    devices = as_mapping(get_value(template.object, ("spec", "spec", "devices")))
-    for request in as_list(devices.get("requests")):
-        if not _ALWAYS_KEPT.issuperset(as_mapping(as_mapping(request).get("exactly"))):
-            return True
-        if "firstAvailable" in as_mapping(request):
-            return True
-    constraints = as_list(devices.get("constraints"))
-    return any("distinctAttribute" in as_mapping(each) for each in constraints)
+def _list_children(value: Value) -> Mapping[str | int, Value] | None:
+    """Return the fields of an object, or the items of a list by index."""
+    if isinstance(value, dict):
+        return dict(value.items())
+    return dict(enumerate(value)) if isinstance(value, list) else None
 
 
 def build_object(

@@ -230,18 +230,31 @@ def without_capacity(value: Unstructured) -> Unstructured:
     return value
 
 
-def test_a_share_is_not_created_if_the_server_drops_its_capacity() -> None:
+def with_label(value: Unstructured) -> Unstructured:
+    return {**value, "spec": {**value["spec"], "metadata": {"labels": {"team": "x"}}}}
+
+
+@pytest.mark.parametrize(
+    ("admit", "told", "field"),
+    [
+        (without_capacity, "ClaimFieldDropped", "exactly.capacity"),
+        (with_label, "TemplateChanged", "spec.metadata"),
+    ],
+)
+def test_a_template_is_not_created_if_it_would_be_stored_with_other_content(
+    admit: Callable[[Unstructured], Unstructured], told: str, field: str
+) -> None:
     scene, pod, name = shared_gpu_scene()
-    scene.templates.admit = without_capacity
+    scene.templates.admit = admit
     stored = scene.put(pod)
     assert scene.reconcile() == []
     assert scene.templates.requests == [("dry-run", name)]
     ((code, about),) = scene.reporter.reported
-    assert (code, about.uid) == ("ClaimFieldDropped", stored.uid)
-    assert "exactly.capacity" in scene.reporter.findings[0].message
+    assert (code, about.uid) == (told, stored.uid)
+    assert field in scene.reporter.findings[0].message
     scene.put(pod)
     scene.reconcile()
-    assert scene.reporter.codes == ["ClaimFieldDropped"]
+    assert scene.reporter.codes == [told]
 
 
 def test_a_share_is_created_when_the_server_stores_its_capacity_again() -> None:
@@ -307,7 +320,7 @@ def test_a_rejected_template_is_retried_after_five_seconds_and_not_on_every_even
     scene.reconcile()
     scene.put(pod)
     asyncio.run(scene.reconciler.reconcile())
-    assert scene.templates.requests == [("create", name)]
+    assert scene.templates.requests == [("dry-run", name)]
     scene.templates.before_write = lambda _verb, _value: None
     scene.clock.now += dt.timedelta(seconds=5)
     assert scene.reconcile() == [name]

@@ -16,9 +16,8 @@ from drawbridge.agreement.admission_codes import TEMPLATE_LATER, TEMPLATE_TAKEN
 from drawbridge.agreement.template_objects import (
     build_object,
     build_refused_finding,
-    find_dropped_field,
+    find_changed_field,
     format_time,
-    may_be_dropped,
     parse_time,
 )
 from drawbridge.api_error import ApiError
@@ -161,7 +160,7 @@ class TemplateCache:
         """Send one request for all concurrent callers with the same key."""
         task = self._requests.get((key, dry_run))
         if task is None:
-            request = self._dry_run(key, template) if dry_run else self._create(key, template)
+            request = self._create(key, template, dry_run=dry_run)
             task = asyncio.create_task(self._handle_errors(key, request))
             self._requests[key, dry_run] = task
             task.add_done_callback(lambda _: self._requests.pop((key, dry_run), None))
@@ -184,32 +183,24 @@ class TemplateCache:
             self._remember(key, refused, self._now() + _CONFLICT_TRUSTED)
             return refused
 
-    async def _create(self, key: _Key, template: ClaimTemplate) -> TemplateState:
+    async def _create(self, key: _Key, template: ClaimTemplate, *, dry_run: bool) -> TemplateState:
+        """Create a template unless it would be stored with other content, which none could use."""
         if self._store.get_cached(*key) is not None:
-            return await self._compare_stored(key, template, dry_run=False)
-        if not self._ahead.reserve(*key):
+            return await self._compare_stored(key, template, dry_run=dry_run)
+        if not dry_run and not self._ahead.reserve(*key):
             return TemplateStatus.PENDING
         value = build_object(template, key[0])
-        if may_be_dropped(template):
-            tried = await self._store.create(key[0], value, dry_run=True)
-            if tried is not None and (dropped := find_dropped_field(tried, template)):
-                self._remember(key, dropped, self._now() + _CONFLICT_TRUSTED)
-                return dropped
-        stored = await self._store.create(key[0], value)
-        if stored is None:
-            return await self._compare_stored(key, template, dry_run=False)
-        state: TemplateState = find_dropped_field(stored, template) or TemplateStatus.CREATED
-        cached = TemplateStatus.PRESENT if state is TemplateStatus.CREATED else state
-        self._remember(key, cached, self._now() + _TRUSTED)
-        return state
-
-    async def _dry_run(self, key: _Key, template: ClaimTemplate) -> TemplateState:
-        value = build_object(template, key[0])
-        is_there = self._store.get_cached(*key) is not None
-        tried = None if is_there else await self._store.create(key[0], value, dry_run=True)
-        if tried is None:
-            return await self._compare_stored(key, template, dry_run=True)
-        return find_dropped_field(tried, template) or TemplateStatus.PENDING
+        for is_trial in (True,) if dry_run else (True, False):
+            stored = await self._store.create(key[0], value, dry_run=is_trial)
+            if stored is None:
+                return await self._compare_stored(key, template, dry_run=dry_run)
+            if changed := find_changed_field(stored, template):
+                self._remember(key, changed, self._now() + _CONFLICT_TRUSTED)
+                return changed
+        if dry_run:
+            return TemplateStatus.PENDING
+        self._remember(key, TemplateStatus.PRESENT, self._now() + _TRUSTED)
+        return TemplateStatus.CREATED
 
     async def _compare_stored(
         self, key: _Key, template: ClaimTemplate, *, dry_run: bool

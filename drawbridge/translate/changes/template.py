@@ -87,10 +87,16 @@ def has_generated_name(stored: Mapping[str, Value]) -> bool:
 
 def generate_name(metadata: Mapping[str, Value], spec: Mapping[str, Value]) -> str:
     """Return the name of a template with these labels, annotations and stored spec."""
-    inner: dict[str, Value] = {"spec": normalize_spec(_object(spec, "spec"))}
-    if of_claim := _metadata_maps(_object(spec, "metadata")):
-        inner["metadata"] = of_claim
-    return TEMPLATE_PREFIX + _content_digest({"metadata": _metadata_maps(metadata), "spec": inner})
+    content: Value = {"metadata": _metadata_maps(metadata), "spec": normalize_claim(spec)}
+    return TEMPLATE_PREFIX + _content_digest(content)
+
+
+def normalize_claim(spec: Mapping[str, Value]) -> dict[str, Value]:
+    """Return what reaches a claim of a template with this stored spec."""
+    claim: dict[str, Value] = {"spec": normalize_spec(_object(spec, "spec"))}
+    if metadata := _metadata_maps(_object(spec, "metadata")):
+        claim["metadata"] = metadata
+    return claim
 
 
 def _object(value: Mapping[str, Value], name: str) -> dict[str, Value]:

@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from drawbridge.agreement.template_objects import find_dropped_field
 from drawbridge.finding import Finding, Severity
 from drawbridge.names import USED_ANNOTATION
 from drawbridge.translate.changes.template import ClaimTemplate, make_template
@@ -22,6 +21,8 @@ def build_template(count: int = 1, **exactly: YamlValue) -> ClaimTemplate:
     return make_template({"devices": {"requests": [{"name": "gpu", "exactly": wanted}]}})
 
 
+# A template is tried before it is created.
+CREATED = ["dry-run", "create"]
 NAMED = {"name": build_template().name}
 
 
@@ -60,7 +61,7 @@ async def test_a_template_is_created_once_and_then_trusted() -> None:
     harness = TemplateHarness()
     assert await harness.ensure(build_template()) is TemplateStatus.CREATED
     assert await harness.ensure(build_template()) is TemplateStatus.PRESENT
-    assert harness.store.calls == ["create"]
+    assert harness.store.calls == CREATED
     (made,) = harness.store.stored.values()
     metadata: YamlValue = made["metadata"]
     assert metadata["namespace"] == "team"
@@ -73,7 +74,7 @@ async def test_an_expired_status_is_read_again() -> None:
     await harness.ensure(build_template())
     harness.clock.advance(seconds=31)
     assert await harness.ensure(build_template()) is TemplateStatus.PRESENT
-    assert harness.store.calls == ["create", "create", "read"]
+    assert harness.store.calls == [*CREATED, "dry-run", "read"]
 
 
 async def test_a_deleted_template_is_created_again() -> None:
@@ -176,7 +177,7 @@ async def test_concurrent_callers_share_one_request() -> None:
     await harness.run_background()
     harness.store.unblocked.set()
     assert await asyncio.gather(*tasks) == [TemplateStatus.CREATED] * 20
-    assert harness.store.calls == ["create"]
+    assert harness.store.calls == CREATED
 
 
 async def test_a_caller_that_times_out_does_not_cancel_the_request() -> None:
@@ -211,7 +212,7 @@ async def test_a_rejection_is_reported_with_its_reason_and_retried() -> None:
         assert (state.code, state.severity) == ("TemplateRefused", Severity.WARNING)
         assert build_template().name in state.message
         assert "exceeded quota: objects" in state.message
-    assert harness.store.calls == ["create"]
+    assert harness.store.calls == ["dry-run"]
     harness.store.refusal = ""
     harness.clock.advance(seconds=3)
     assert await harness.ensure(build_template()) is TemplateStatus.CREATED
@@ -242,6 +243,26 @@ async def test_a_dropped_field_is_reported_and_no_template_is_left_behind(
     assert harness.store.stored == {}
 
 
+async def test_a_template_that_a_policy_would_change_is_not_left_behind() -> None:
+    harness = TemplateHarness()
+
+    def add_label(template: YamlValue) -> YamlValue:
+        template["spec"]["metadata"] = {"labels": {"team": "x"}}
+        return template
+
+    stores, harness.store.server.admit = harness.store.server.admit, add_label
+    for _ in range(2):
+        for ask in (harness.ensure(build_template()), harness.preview(build_template())):
+            answer = await ask
+            assert isinstance(answer, Finding)
+            assert (answer.code, answer.path) == ("TemplateChanged", "spec.metadata")
+        harness.clock.advance(seconds=3)
+    assert harness.store.calls == ["dry-run"] * 2
+    assert harness.store.stored == {}
+    harness.store.server.admit = stores
+    assert await harness.ensure(build_template()) is TemplateStatus.CREATED
+
+
 async def test_a_preview_creates_no_template() -> None:
     harness = TemplateHarness()
     assert await harness.preview(build_template()) is TemplateStatus.PENDING
@@ -266,7 +287,7 @@ async def test_a_template_without_a_recorded_use_is_not_renewed() -> None:
         harness.clock.advance(hours=25)
         await harness.ensure(build_template())
     await harness.run_background()
-    assert harness.store.calls == ["create"]
+    assert harness.store.calls == CREATED
 
 
 async def test_use_is_recorded_once_an_hour_in_the_background() -> None:
@@ -302,14 +323,6 @@ async def test_an_invalid_use_annotation_is_ignored() -> None:
     harness.store.watch.put(template)
     assert await harness.ensure(build_template()) is TemplateStatus.PRESENT
     await harness.run_background()
-
-
-async def test_a_template_stored_as_sent_has_no_dropped_field() -> None:
-    assert find_dropped_field(build_template().object, build_template()) is None
-    less = {**build_template().object, "spec": {"spec": {}}}
-    field = find_dropped_field(less, build_template())
-    assert field is not None
-    assert field.path == "spec.spec.devices"
 
 
 async def test_close_cancels_requests_in_progress() -> None:
