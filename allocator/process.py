@@ -56,7 +56,7 @@ from drawbridge.process.settings import Settings
 
 _LOG: Final = logging.getLogger("allocator.process")
 # The one beside the leader is ready again by then.
-_ANSWERS_OF_LEADER: Final = 2 * SAME_ANSWERS
+_ANSWERS_OF_LEADER: Final = SAME_ANSWERS + 3
 
 
 class AllocatorOptions(msgspec.Struct, frozen=True, kw_only=True):

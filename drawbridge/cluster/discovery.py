@@ -15,8 +15,9 @@ from drawbridge.cluster.session import Session
 T = TypeVar("T")
 # The pauses between two questions.
 ASK_SECONDS: Final = (45.0, 75.0)
-# While a control plane is upgraded, servers of two versions answer by turns.
-SAME_ANSWERS: Final = 3
+# While a control plane is upgraded, servers of two versions answer: by turns, or one for as long as
+# a load balancer keeps a connection to it. A process that ends then could soon end again.
+SAME_ANSWERS: Final = 10
 
 
 class _Served(msgspec.Struct):

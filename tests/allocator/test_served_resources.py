@@ -14,7 +14,7 @@ from tests.cluster.fake.api import FakeApi
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize(("leading", "pauses"), [(False, 3), (True, 6)])
+@pytest.mark.parametrize(("leading", "pauses"), [(False, 10), (True, 13)])
 @pytest.mark.parametrize("part", ["scheduling.x-k8s.io", "resource.k8s.io/v1"])
 async def test_a_process_stops_when_the_api_server_serves_other_resources(
     tmp_path: Path, part: str, pauses: int, *, leading: bool
