@@ -57,6 +57,8 @@ from drawbridge.process.settings import Settings
 _LOG: Final = logging.getLogger("allocator.process")
 # The one beside the leader is ready again by then.
 _ANSWERS_OF_LEADER: Final = SAME_ANSWERS + 3
+# So many errors an API server answers with before groups, which it may serve, count as served.
+_TRIES: Final = 4
 
 
 class AllocatorOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -247,11 +249,14 @@ async def _create_caches(
     session: Session, namespace: str, stop: StopSignal
 ) -> AllocatorCaches | None:
     """Create the caches as soon as the API server responds; None if the process has to stop."""
-    backoff = Backoff(maximum=5)
+    backoff, limit, tries = Backoff(maximum=5), read_memory_limit(), 0
     while not stop.is_requested:
         try:
-            return await AllocatorCaches.create(session, namespace, read_memory_limit())
+            return await AllocatorCaches.create(
+                session, namespace, limit, expects_groups=tries >= _TRIES
+            )
         except ApiError as error:
+            tries += bool(error.code)
             _LOG.info("cannot find out what the API server serves: %s", error)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), backoff.pause())

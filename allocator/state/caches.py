@@ -1,6 +1,7 @@
 """The caches of the allocator: what can be allocated, what is allocated, and to whom."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
 
@@ -10,6 +11,7 @@ from allocator.state.large_pods import PodReader
 from allocator.state.node_amounts import summarized_requests
 from allocator.state.prepare_failures import REASON, PrepareEvent
 from drawbridge.agreement.device_fence import FencePart, FenceParts
+from drawbridge.api_error import ApiError
 from drawbridge.cluster.cache import Cache
 from drawbridge.cluster.cache_set import CacheSet
 from drawbridge.cluster.discovery import find_served, find_taint_rules
@@ -47,6 +49,7 @@ from drawbridge.process.watched_facts import WatchedFacts
 from drawbridge.resource_version import parse_version
 
 T = TypeVar("T")
+_LOG: Final = logging.getLogger("allocator.caches")
 _FENCE: Final = (POLICIES, POLICY_BINDINGS)
 # Of a pod whose namespace has more than its share of the memory.
 MAX_CLAIMS_OF_REDUCED: Final = 256
@@ -83,10 +86,20 @@ class ServedResources(NamedTuple):
     groups: bool
 
 
-async def find_what_is_served(session: Session) -> ServedResources:
-    """Ask the API server; raises ApiError."""
+async def find_what_is_served(session: Session, *, expects_groups: bool = False) -> ServedResources:
+    """Ask the API server; raises ApiError.
+
+    With `expects_groups`, groups are served if an error says nothing about it, as while a server of
+    their API group is away: then only the members of such groups wait.
+    """
     rules = await find_taint_rules(session)
-    groups = await find_served(session, COSCHEDULING_GROUPS, (COSCHEDULING_GROUPS.version,))
+    groups: Resource | None = COSCHEDULING_GROUPS
+    try:
+        groups = await find_served(session, COSCHEDULING_GROUPS, (COSCHEDULING_GROUPS.version,))
+    except ApiError as error:
+        if not (expects_groups and error.code):
+            raise
+        _LOG.warning("cannot find out whether groups of Coscheduling are served: %s", error)
     return ServedResources(rules.version if rules else "", groups is not None)
 
 
@@ -149,10 +162,15 @@ class AllocatorCaches(CacheSet):
 
     @classmethod
     async def create(
-        cls, session: Session, namespace: str, memory_limit: int | None = None
+        cls,
+        session: Session,
+        namespace: str,
+        memory_limit: int | None = None,
+        *,
+        expects_groups: bool = False,
     ) -> "AllocatorCaches":
         """Create the caches of the resources that the API server serves; raises ApiError."""
-        served = await find_what_is_served(session)
+        served = await find_what_is_served(session, expects_groups=expects_groups)
         return cls(session, namespace, **served._asdict(), memory_limit=memory_limit)
 
     def fence_parts(self) -> FenceParts:

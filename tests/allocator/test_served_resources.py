@@ -1,13 +1,16 @@
 """A process starts again when the API server serves other resources than it has caches of."""
 
+import asyncio
+import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from allocator.process import stop_if_served_differs
-from allocator.state.caches import AllocatorCaches
+from allocator.process import _create_caches, stop_if_served_differs
+from allocator.state.caches import AllocatorCaches, find_what_is_served
+from drawbridge.cluster.backoff import Backoff
 from drawbridge.cluster.session import Session
 from drawbridge.process.run import StopSignal
 from tests.cluster.fake.api import FakeApi
@@ -34,3 +37,21 @@ async def test_a_process_stops_when_the_api_server_serves_other_resources(
         assert (len(waited), stop.is_requested) == (pauses, True)
         new = await AllocatorCaches.create(session, "drawbridge-system")
         assert new.served != caches.served
+
+
+@pytest.mark.asyncio
+async def test_groups_whose_server_is_away_stop_no_other_pod(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An APIService can name a server that is away, when the process starts and ever after."""
+    monkeypatch.setattr(Backoff, "pause", lambda _self: 0.0)
+    async with FakeApi() as api, await Session.open(str(api.kubeconfig(tmp_path / "c"))) as session:
+        api.fail(503, part="scheduling.x-k8s.io", times=math.inf)
+        async with asyncio.timeout(10):
+            caches = await _create_caches(session, "drawbridge-system", StopSignal())
+        assert caches is not None
+        assert caches.served.groups, "they may be served, so the members of groups wait"
+        assert caches.find_unread_groups()
+        assert "Coscheduling" in caplog.text
+        api.heal()
+        assert await find_what_is_served(session) == caches.served

@@ -85,7 +85,8 @@ class WatchedQueues:
         """Keep the queues in sync whenever Kueue is installed."""
         while True:
             while not await self._find_kueue():
-                await self._pause(_RETRY_SECONDS if self.is_served is None else _PAUSE_SECONDS)
+                is_awaited = self.is_served is None and self._now() < self._waits_until
+                await self._pause(_RETRY_SECONDS if is_awaited else _PAUSE_SECONDS)
             with contextlib.suppress(_RemovedError):
                 await self.cache.run()
 
@@ -102,9 +103,11 @@ class WatchedQueues:
         try:
             served = await find_served(self._session, LOCAL_QUEUES, (LOCAL_QUEUES.version,))
         except ApiError as error:
-            _LOG.log(level_of(error), "cannot find out whether Kueue is installed: %s", error)
+            level = level_of(error)
             if error.code:
                 self._note_answer()
+                level = level if self._now() < self._waits_until else logging.WARNING
+            _LOG.log(level, "cannot find out whether Kueue is installed: %s", error)
             return False
         self._note_answer()
         self.is_served = served is not None

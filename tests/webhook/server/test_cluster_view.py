@@ -416,6 +416,31 @@ def test_an_error_while_kueue_is_looked_for_is_soon_asked_again(tmp_path: Path) 
     asyncio.run(play())
 
 
+def test_a_server_of_kueue_that_is_away_is_told_of_and_asked_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def play() -> None:
+        clock, pauses = [1000.0], list[float]()
+
+        async def pause(seconds: float) -> None:
+            pauses.append(seconds)
+            clock[0] += seconds
+
+        async with FakeApi() as api:
+            api.fail(503, part="kueue.x-k8s.io", times=math.inf)
+            async with await Session.open(str(api.kubeconfig(tmp_path / "config"))) as session:
+                queues = WatchedQueues(session, MemoryShares(), pause, lambda: clock[0])
+                task = asyncio.create_task(queues.run())
+                await api.until(lambda: 60.0 in pauses)
+                assert queues.find_missing() == []
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        assert pauses[:11] == [1.0] * 10 + [60.0]
+
+    asyncio.run(play())
+    assert "WARNING" in {each.levelname for each in caplog.records}
+
+
 @pytest.mark.parametrize(("code", "waits"), [(403, False), (404, False), (429, True), (500, True)])
 def test_queues_that_cannot_be_listed_stop_admission_for_a_short_time_only(
     tmp_path: Path, code: int, *, waits: bool
