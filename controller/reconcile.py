@@ -16,6 +16,7 @@ from drawbridge.finding import Finding
 _FACTOR: Final = 2.0
 _MAX_FAILURES: Final = 20
 _MAX_INTERNAL_ERRORS: Final = 50  # of one run
+_OF_ITEM: Final = "other items were processed all the same"
 
 T = TypeVar("T")
 
@@ -97,6 +98,7 @@ async def process_each(items: Iterable[T], process: Callable[[T], Awaitable[None
             first = first or error
         await asyncio.sleep(0)
     if first is not None:
+        first.add_note(_OF_ITEM)
         raise first
 
 
@@ -185,8 +187,9 @@ async def _back_off(
     if isinstance(error, ApiError) and error.retry_after is not None:
         await clock.sleep(max(pause, error.retry_after))
         return
-    if _affects_all_requests(error):
-        # A wake-up does not make the API server available again.
+    concerns_item = isinstance(error, ApiError) or _OF_ITEM in getattr(error, "__notes__", ())
+    if _affects_all_requests(error) or not concerns_item:
+        # A wake-up neither makes the API server available again nor ends a bug of each run.
         await clock.sleep(pause)
     else:
         # One object that fails must not delay the others, so a wake-up ends the pause.

@@ -133,10 +133,23 @@ def test_failures_are_reported_and_retried_with_exponential_back_off() -> None:
     assert reports[4:] == ["scripted: done", "scripted: no route"]
 
 
-@every_row(("error",), [(ApiError(403, "Forbidden", "exceeded quota"),), (KeyError("a bug"),)])
-def test_a_wake_up_ends_the_back_off_after_a_permanent_error(error: Exception) -> None:
-    def refused() -> None:
+def _failed_item(error: Exception) -> Exception:
+    """Return what a run raises in which one item failed."""
+
+    async def fail(_item: str) -> None:
         raise error
+
+    with pytest.raises(type(error)) as raised:
+        asyncio.run(process_each("a", fail))
+    return raised.value
+
+
+@every_row(("error",), [ApiError(403, "Forbidden", "exceeded quota"), KeyError("a bug")])
+def test_a_wake_up_ends_the_back_off_after_a_permanent_error(error: Exception) -> None:
+    failed = _failed_item(error)
+
+    def refused() -> None:
+        raise failed
 
     waits, _ = run_script(lambda: ScriptedReconciler(refused, refused, refused), woken=True)
     # A wake-up is ignored only for the minimum interval.
@@ -147,6 +160,16 @@ def test_a_wake_up_ends_the_back_off_after_a_permanent_error(error: Exception) -
         ("sleep", 2),
         ("woken", 4),
     ]
+
+
+def test_a_wake_up_repeats_no_run_that_always_fails_before_its_growing_pause() -> None:
+    """A run of facts takes seconds, and something wakes it each second."""
+
+    def bug() -> None:
+        raise KeyError("a bug")
+
+    waits, _ = run_script(lambda: ScriptedReconciler(bug, bug, bug, bug), woken=True)
+    assert waits == [("sleep", 1), ("sleep", 2), ("sleep", 4), ("sleep", 5)]
 
 
 @every_row(
