@@ -188,7 +188,7 @@ async def _back_off(
         await clock.sleep(max(pause, error.retry_after))
         return
     concerns_item = isinstance(error, ApiError) or _OF_ITEM in getattr(error, "__notes__", ())
-    if _affects_all_requests(error) or not concerns_item:
+    if not concerns_item or _affects_all_requests(error):
         # A wake-up neither makes the API server available again nor ends a bug of each run.
         await clock.sleep(pause)
     else:
