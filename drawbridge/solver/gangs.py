@@ -214,7 +214,8 @@ def find_largest(
 ) -> Steps[dict[str, list[Counts]]]:
     """Find for each node the largest numbers of members that fit there together.
 
-    The nodes are asked in rounds, because equal nodes share their answers.
+    The nodes are asked in rounds, because equal nodes share their answers. A question is about one
+    node, because the solver always has time for one.
     """
     by_node: dict[str, list[Counts]] = {}
     usable = _usable_kinds(nodes, kinds)
@@ -231,8 +232,9 @@ def find_largest(
                 by_node[node] = yield from _largest(end.value)
         told = {}
         for counts, some in asked.items():
-            solutions = yield some, _claims(kinds, counts)
-            told |= {node: node in solutions for node in some}
+            claims = _claims(kinds, counts)
+            for node in some:
+                told[node] = node in (yield (node,), claims)
     return {node: each for node, each in by_node.items() if any(map(any, each))}
 
 

@@ -304,6 +304,20 @@ def test_a_search_that_is_cut_after_each_step_finds_the_same(seed: int) -> None:
     assert on_nodes(ran) == on_nodes(whole)
 
 
+def test_a_search_ends_though_no_turn_has_time_for_two_nodes_or_knows_of_earlier_ones() -> None:
+    given = read(scenario(gang({"a": 2, "b": 2, "c": 2}, (6, 1))))
+    search = CutSearch(placing([MemberKind(given.claims, 6, ["a", "b", "c"])]))
+
+    def ask(question: Question) -> Mapping[str, Solution]:
+        memo = Memo()
+        memo.limit_time(lambda: True)
+        return dict(ask_of(given, memo)(*question))
+
+    ran = [search.run(ask, lambda: True) for _ in range(30)][-1]
+    assert ran is not None
+    assert ran.placed == 6
+
+
 def test_a_step_asks_one_question_or_compares_few_numbers() -> None:
     """Three kinds on nodes that take all of them are the most that a tenant can ask."""
     kinds = [MemberKind((), 128, [f"n{number}" for number in range(64)]) for _ in range(3)]
