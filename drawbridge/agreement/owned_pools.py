@@ -8,7 +8,7 @@ from them: a pool with the name of a node belongs to that node.
 """
 
 import enum
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from drawbridge.agreement.operation_codes import (
@@ -162,7 +162,7 @@ def select_owned_slices(
     slices: Sequence[Slice],
     nodes: Iterable[Node],
     classes: Iterable[ClassFacts],
-    held: Mapping[str, Iterable[str]],
+    held: Mapping[str, Collection[str]],
 ) -> tuple[Slice, ...]:
     """Return the slices of the pools that the allocator uses; all without bridge placement.
 

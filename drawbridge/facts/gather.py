@@ -270,7 +270,8 @@ def _drivers(
     dual = Counter(
         driver
         for each in labelled
-        for driver in each.drivers & find_withheld_drivers(each.node, families, extended)
+        for driver in each.drivers
+        & find_withheld_drivers(each.node, families, extended, publishing=each.drivers)
     )
     rows = []
     for name, published in sorted(cluster.drivers.items()):

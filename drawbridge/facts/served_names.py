@@ -191,8 +191,12 @@ def advertised_resources(node: Node) -> dict[str, int]:
 
 def registered_resources(node: Node) -> set[str]:
     """Return the extended resources of plugins that serve on a node or can return there."""
-    stopped = (each for each in node.stopped if not _native(each.partition("/")[0]))
-    return {*advertised_resources(node), *stopped}
+    return named_resources(node) & {*advertised_resources(node), *node.stopped}
+
+
+def named_resources(node: Node) -> set[str]:
+    """Return the extended resources of plugins that serve on a node or did so before."""
+    return {name for name in node.named if "/" in name and not _native(name.partition("/")[0])}
 
 
 def _native(domain: str) -> bool:

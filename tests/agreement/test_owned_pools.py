@@ -262,6 +262,36 @@ def test_the_label_of_a_dual_node_withholds_the_drivers_of_names_on_it(name: str
     assert drivers == expected[name]
 
 
+RDMA, UNKNOWN = "koordinator.sh/rdma", "acme.com/gpu"
+GPUS_TOO = {"dra.net", "gpu.nvidia.com", "gpu.amd.com"}
+
+
+@every_row(
+    ("amounts", "given", "expected"),
+    [
+        # A class, or the configuration, no longer says what a plugin of GPUs served.
+        ({RDMA: "4", UNKNOWN: "0"}, {}, GPUS_TOO),
+        ({RDMA: "4", UNKNOWN: "0"}, {"held": {UNKNOWN}}, GPUS_TOO),
+        ({RDMA: "4"}, {"held": {UNKNOWN}}, GPUS_TOO),
+        ({RDMA: "4", UNKNOWN: "0"}, {"held": {RDMA}}, {"dra.net"}),
+        ({RDMA: "4", UNKNOWN: "1"}, {}, {"dra.net"}),
+        ({RDMA: "4", UNKNOWN: "1"}, {"held": {UNKNOWN}}, {"dra.net"}),
+        # The kubelet no longer names what it was, because the node was registered again.
+        ({RDMA: "4"}, {"publishing": {"gpu.nvidia.com"}}, GPUS_TOO),
+        ({RDMA: "4"}, {"publishing": {"gpu.nvidia.com", "dra.net"}}, {"dra.net"}),
+        ({RDMA: "0"}, {"publishing": {"gpu.nvidia.com"}}, {"dra.net"}),
+        ({"nvidia.com/gpu": "0"}, {"publishing": {"dra.net"}}, {"gpu.nvidia.com"}),
+    ],
+)
+def test_a_name_hides_no_other_plugin_that_the_label_of_a_dual_node_can_be_about(
+    amounts: dict[str, str], given: dict[str, set[str]], expected: set[str]
+) -> None:
+    allocatable = {name: parse(amount) for name, amount in amounts.items()}
+    labelled = Node("n", {"drawbridge.dev/dual": "true"}, allocatable=allocatable)
+    drivers = find_withheld_drivers(labelled, KNOWN, EXTENDED, **given)
+    assert drivers & GPUS_TOO == expected
+
+
 def test_shared_pools_of_owned_drivers_are_reported_by_name() -> None:
     slices = [
         published(0, {"all": True}),
