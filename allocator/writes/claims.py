@@ -14,7 +14,9 @@ import msgspec
 from allocator.state.caches import AllocatorCaches
 from allocator.state.live_state import LiveState
 from allocator.state.records import ClaimReservation
+from allocator.state.reports import about_claim
 from allocator.writes.cluster_writes import FINALIZER, ClusterWrites
+from drawbridge.agreement import allocator_codes as codes
 from drawbridge.api_error import ApiError
 from drawbridge.dra.allocation import MAX_CONSUMERS, Allocation, gives_same_devices
 from drawbridge.dra.claim import Claim
@@ -62,18 +64,18 @@ class ClaimWriter:
             if live is None or live.metadata.uid != reserved.uid or live.reduced:
                 live = await self.read(reserved)
             _check_claim(live, reserved)
-            current = live.metadata.annotations.get(ALLOCATION_ANNOTATION)
-            # The mark of an earlier allocation can be equal, but the finalizer ends with it.
-            is_marked = current == reserved.mark and FINALIZER in live.metadata.finalizers
-            if live.status.allocation is not None or is_marked:
+            if live.status.allocation is not None or not _find_missing(live, reserved):
                 return live
             self._check_reserved(reserved)
             try:
                 check = partial(self._check_devices, reserved)
-                return self._observed(await self._writes.mark(live, reserved.mark, check))
+                marked = self._observed(await self._writes.mark(live, reserved.mark, check))
             except ApiError as error:
                 _raise_unless_changed(error)
                 live = None
+            else:
+                self._check_stored(marked, reserved)
+                return marked
         raise _changes_too_often(reserved)
 
     async def allocate(self, marked: Claim, reserved: ClaimReservation) -> Claim:
@@ -106,8 +108,13 @@ class ClaimWriter:
         if live is None or live.metadata.uid != reserved.uid:
             return
         self._observed(live)
-        current = live.metadata.annotations.get(ALLOCATION_ANNOTATION)
-        if live.status.allocation is None and current == reserved.mark:
+        metadata = live.metadata
+        current = metadata.annotations.get(ALLOCATION_ANNOTATION)
+        # A policy can have removed the mark alone.
+        is_marked = (
+            FINALIZER in metadata.finalizers if current is None else current == reserved.mark
+        )
+        if live.status.allocation is None and is_marked:
             self._observed(await self._writes.unmark(live))
 
     async def read(self, reserved: ClaimReservation) -> Claim:
@@ -157,6 +164,15 @@ class ClaimWriter:
             text = f"the devices of claim {reserved.full_name} are not reserved any more"
             raise BindRefusedError(text)
 
+    def _check_stored(self, marked: Claim, reserved: ClaimReservation) -> None:
+        """Raise BindRefusedError if a claim that was just marked could never be released."""
+        if missing := _find_missing(marked, reserved):
+            text = f"claim {reserved.full_name}: the API server has not stored {missing} as it was "
+            text += "written, because a webhook or a policy changes it"
+            finding = about_claim(codes.MARK_NOT_STORED, marked, text, "metadata")
+            self._state.report(finding, marked)
+            raise BindRefusedError(text)
+
     def _keeps(self, reserved: ClaimReservation) -> bool:
         return self._state.reservations.keeps(reserved)
 
@@ -192,6 +208,17 @@ def _check_claim(live: Claim, reserved: ClaimReservation) -> None:
     expected = reserved.allocation or reserved.allocated
     if expected is None or not gives_same_devices(live.status.allocation, expected):
         raise BindRefusedError(f"{name} got another allocation meanwhile")
+
+
+def _find_missing(live: Claim, reserved: ClaimReservation) -> str:
+    """Return what a marked claim has and this one has not.
+
+    The mark of an earlier allocation can be equal, but the finalizer ends with it.
+    """
+    if FINALIZER not in live.metadata.finalizers:
+        return f"finalizer {FINALIZER}"
+    current = live.metadata.annotations.get(ALLOCATION_ANNOTATION)
+    return "" if current == reserved.mark else f"annotation {ALLOCATION_ANNOTATION}"
 
 
 def _raise_unless_changed(error: ApiError) -> None:

@@ -1,4 +1,4 @@
-"""API servers of another version, or without a feature gate, store less than is written."""
+"""API servers of another version, without a feature gate or with policies store less than asked."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,8 +11,13 @@ from drawbridge.api_error import ApiError
 from drawbridge.dra.allocation import Allocation, AllocationResult, Consumer, to_json
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.quantity import parse
-from drawbridge.ledger.allocation_mark import format_mark, is_allocated_by_us, make_mark
-from drawbridge.names import ALLOCATION_ANNOTATION
+from drawbridge.ledger.allocation_mark import (
+    can_be_released,
+    format_mark,
+    is_allocated_by_us,
+    make_mark,
+)
+from drawbridge.names import ALLOCATION_ANNOTATION, CLAIM_FINALIZER
 from tests.allocator.binding_rig import Rig
 from tests.allocator.clusters import Cluster, claim, gpu_slice
 from tests.allocator.fake_cluster import Fault, KilledError
@@ -110,6 +115,44 @@ async def test_a_share_that_was_not_stored_is_of_our_allocator(
     named = {ALLOCATION_ANNOTATION: mark.replace("gpu-0-0", "gpu-1-0")}
     other = replace(rig.claim("a").metadata, annotations=named)
     assert not is_allocated_by_us(replace(rig.claim("a"), metadata=other))
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("changed", "missing"),
+    [
+        ({"annotations": {}}, f"annotation {ALLOCATION_ANNOTATION}"),
+        ({"annotations": {ALLOCATION_ANNOTATION: "none"}}, f"annotation {ALLOCATION_ANNOTATION}"),
+        ({"finalizers": ()}, f"finalizer {CLAIM_FINALIZER}"),
+    ],
+)
+@pytest.mark.parametrize("fault", [None, "lose"])
+async def test_a_claim_is_not_allocated_if_it_could_not_be_released(
+    monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any], missing: str, fault: Fault | None
+) -> None:
+    rig = Rig()
+    mark = rig.cluster.mark
+
+    async def store_less(claim: Claim, text: str, check: Check) -> Claim:
+        marked = await mark(claim, text, check)
+        rig.cluster.put(replace(marked, metadata=replace(marked.metadata, **changed)))
+        if fault and len(rig.cluster.writes) == 1:
+            rig.cluster.answer(fault)
+        return rig.claim(claim.metadata.name)
+
+    rig.reservations.reserve("pod", "a")
+    with monkeypatch.context() as policy:
+        policy.setattr(rig.cluster, "mark", store_less)
+        message = await rig.bind()
+    assert f"the API server has not stored {missing} as it was written" in message
+    assert rig.reported == [f"MarkNotStored a: {message}"]
+    assert "allocate a" not in rig.cluster.writes
+    assert rig.reservations.ended == [("uid-pod", False)]
+    metadata = rig.claim("a").metadata
+    assert not metadata.finalizers or metadata.annotations == {ALLOCATION_ANNOTATION: "none"}
+    rig.reservations.reserve("pod", "a")
+    assert not await rig.bind()
+    assert can_be_released(rig.claim("a"))
 
 
 async def _refuse(_: Claim) -> Claim:
