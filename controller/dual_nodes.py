@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from controller.kept_writes import merge_kept
 from controller.protocols import (
     Gauge,
     ObjectCache,
@@ -95,7 +96,7 @@ class DualNodeReconciler:
         self._reporter = reporter
         self._reference = reference
         self._reported: frozenset[Finding] = frozenset()
-        self._failed_last = FailedLast()
+        self._failed_last = FailedLast(now)
 
     async def reconcile(self) -> None:
         """Update the labels; do nothing until facts were gathered once."""
@@ -158,7 +159,7 @@ class DualNodeReconciler:
         """Label a node as it was decided about: a later leader can have done it otherwise."""
         metadata = {"resourceVersion": version, "labels": {LABEL: value}}
         try:
-            await self._stores.nodes.merge(name, {"metadata": metadata})
+            await merge_kept(self._stores.nodes, name, {"metadata": metadata})
         except ApiError as error:
             if error.code != 404:  # the node was deleted
                 raise

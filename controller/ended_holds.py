@@ -4,9 +4,11 @@ An administrator holds devices of a node for a pod by an annotation with the tim
 no effect after that. Text that is no hold stays, because nobody knows what it means.
 """
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
+from controller.kept_writes import merge_kept
 from controller.protocols import Gauge, ObjectCache, ObjectStore, Reporter, WatchedObject
 from controller.reconcile import FailedLast
 from controller.watched_objects import PartialObject
@@ -47,7 +49,7 @@ class EndedHoldReconciler:
         self._store = store
         self._reporter = reporter
         self._now = now
-        self._failed_last = FailedLast()
+        self._failed_last = FailedLast(time.monotonic)
 
     async def reconcile(self) -> None:
         """Remove the ended holds of a bounded number of nodes, and count those that move."""
@@ -68,7 +70,7 @@ class EndedHoldReconciler:
         version, annotations = cached.version, {HOLD_ANNOTATION: None}
         change = {"metadata": {"resourceVersion": version, "annotations": annotations}}
         try:
-            await self._store.merge(name, change)
+            await merge_kept(self._store, name, change)
         except ApiError as error:
             if error.code not in (404, 409):  # the node was deleted, or has changed
                 raise

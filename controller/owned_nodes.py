@@ -23,6 +23,7 @@ import msgspec
 
 from controller.former_nodes import FormerNodes
 from controller.giving_back import GivingBack
+from controller.kept_writes import merge_kept
 from controller.protocols import (
     Gauge,
     ObjectCache,
@@ -55,6 +56,8 @@ from drawbridge.names import SETTLED_ANNOTATION
 NAME: Final = "owned"
 # With one run a second this also is the rate: a mistake in a selector can be corrected early.
 MAX_CHANGES: Final = 50
+# What each of additions, removals and notes gets of them, whatever the others have to write.
+_LEAST_CHANGES: Final = 10
 
 _Taints = list[dict[str, Any]]
 
@@ -149,8 +152,10 @@ class OwnedNodeReconciler:
         # Since when this process sees the taints of nodes, by node and the name of the taint.
         self._seen: dict[tuple[str, str], float] = {}
         self._leaving: frozenset[str] = frozenset()  # the former nodes when it last found removals
-        self._parts, self._additions, self._removals = FailedLast(), FailedLast(), FailedLast()
+        self._parts, self._additions = FailedLast(), FailedLast(elapsed)
+        self._removals, self._notes = FailedLast(elapsed), FailedLast(elapsed)
         self._written = 0  # by this run
+        self._waiting: dict[FailedLast, Collection[TaintChange]] = {}  # what it has still to write
         # Since when owned nodes have the taint without need.
         self._left: dict[str, float] = {}
         self._reported: frozenset[Finding] = frozenset()
@@ -169,10 +174,11 @@ class OwnedNodeReconciler:
         added = [each for each in changes if not each.removed]
         unfenced = [each.node for each in added if decided[each.node].owned]
         unneeded = [each for each in changes if each.removed]
-        added += self._find_settled(nodes, decided, {each.node for each in unneeded})
+        settled = self._find_settled(nodes, decided, {each.node for each in unneeded})
         self._reporter.set_gauge(Gauge.OWNED_NODES, sum(each.owned for each in decided.values()))
         self._reporter.set_gauge(Gauge.UNFENCED_NODES, len(unfenced))
         self._written = 0
+        self._waiting = {self._additions: added, self._removals: unneeded, self._notes: settled}
 
         async def add() -> None:
             # Others are about to use a node that has the name of an owned one.
@@ -183,9 +189,12 @@ class OwnedNodeReconciler:
             removed = await self._find_removed(unneeded, decided)
             await self._write_each(self._removals, removed)
 
+        async def note() -> None:
+            await self._write_each(self._notes, settled)
+
         try:
             # What keeps nodes from their taint is no reason to keep others closed.
-            parts = {"add": add, "remove": remove}
+            parts = {"add": add, "remove": remove, "note": note}
             await self._parts.process_each(parts, lambda part: part[1]())
         finally:
             findings = (
@@ -196,14 +205,20 @@ class OwnedNodeReconciler:
             self._report(frozenset(each for each in findings if each is not None))
 
     async def _write_each(self, failed_last: FailedLast, changes: Iterable[TaintChange]) -> None:
-        """Write as many changes as this run has left; those that failed take nothing of it."""
+        """Write as many changes as this run has left; those that failed take nothing of it.
+
+        What always comes again, as a taint that somebody removes, keeps nothing else waiting.
+        """
 
         async def write(change: tuple[str, TaintChange]) -> None:
             await self._write(change[1])
             self._written += 1
 
+        self._waiting.pop(failed_last, None)
+        others = sum(map(bool, self._waiting.values()))
+        most = MAX_CHANGES - self._written - _LEAST_CHANGES * others
         by_node = {change.node: change for change in changes}
-        await failed_last.process_each(by_node, write, MAX_CHANGES - self._written)
+        await failed_last.process_each(by_node, write, most)
 
     async def _find_removed(
         self, changes: Collection[TaintChange], decided: Mapping[str, NodeOwnership]
@@ -294,7 +309,7 @@ class OwnedNodeReconciler:
         """Change a node; False if it was deleted, or has changed."""
         metadata = {"resourceVersion": cached.version, "annotations": dict(annotations)}
         try:
-            await self._store.merge(cached.name, {"metadata": metadata, **fields})
+            await merge_kept(self._store, cached.name, {"metadata": metadata, **fields})
         except ApiError as error:
             if error.code not in (404, 409):
                 raise

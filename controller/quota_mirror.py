@@ -24,6 +24,7 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from controller.kept_writes import apply_kept
 from controller.protocols import ObjectCache, ObjectReference, ObjectStore, Reporter, Unstructured
 from controller.quota_charges import NameCharge, compute_charge, names_of_classes
 from controller.reconcile import FailedLast
@@ -293,7 +294,7 @@ class QuotaMirrorReconciler:
         # these times, so it requests one recount in every namespace.
         self._changed: dict[str, float] = {}
         self._recounted: set[str] = set()
-        self._failed_last = FailedLast()
+        self._failed_last = FailedLast(now)
 
     async def reconcile(self) -> None:
         """Write the quotas that have to change and delete those that are not needed."""
@@ -328,7 +329,7 @@ class QuotaMirrorReconciler:
             # Also if there is no response: the limits can have changed.
             self._recounted.discard(namespace)
             self._changed.pop(namespace, None)
-            await self._store.apply(_compose_quota(namespace, plan), namespace)
+            await apply_kept(self._store, _compose_quota(namespace, plan), namespace)
             self._changed[namespace] = self._now()
             self._reporter.count(NAME, "mirrored")
         elif own_quota is not None and not plan.hard:
@@ -382,7 +383,7 @@ class QuotaMirrorReconciler:
             return
         recount = {} if RECOUNT in (own_quota.spec.hard or {}) else {RECOUNT: 0}
         changed = plan._replace(hard={**plan.hard, **recount})
-        await self._store.apply(_compose_quota(namespace, changed), namespace)
+        await apply_kept(self._store, _compose_quota(namespace, changed), namespace)
         self._recounted.add(namespace)
         self._changed.pop(namespace, None)
         self._reporter.count(NAME, "recounted")
@@ -394,7 +395,7 @@ class QuotaMirrorReconciler:
         if (own_quota.spec.hard or {}).keys() <= _list_keys(_noted_classes(own_quota)):
             await self._delete(own_quota)
         elif noted != none["metadata"]["annotations"][QUOTA_CLASSES_ANNOTATION]:
-            await self._store.apply(none, own_quota.metadata.namespace)
+            await apply_kept(self._store, none, own_quota.metadata.namespace)
             self._reporter.count(NAME, "removed")
 
     async def _delete(self, own_quota: WatchedQuota) -> None:

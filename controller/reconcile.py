@@ -4,11 +4,13 @@ The failure of one reconciler is reported and does not stop the others.
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, Protocol, TypeVar
 
 import msgspec
 
+from controller.kept_writes import NotKeptError
 from drawbridge.agreement.operation_codes import CONFIG_MAP_REFUSED
 from drawbridge.api_error import ApiError
 from drawbridge.finding import Finding
@@ -16,6 +18,8 @@ from drawbridge.finding import Finding
 _FACTOR: Final = 2.0
 _MAX_FAILURES: Final = 20
 _MAX_INTERNAL_ERRORS: Final = 50  # of one run
+# Of an item whose writes are not kept: between two writes, and the longest one.
+_FIRST_PAUSE, _MAX_PAUSE = 2.0, 120.0
 _OF_ITEM: Final = "other items were processed all the same"
 
 T = TypeVar("T")
@@ -105,11 +109,16 @@ async def process_each(items: Iterable[T], process: Callable[[T], Awaitable[None
 class FailedLast:
     """Processes items in their order, those behind that failed the last time.
 
-    An item whose writes get no response ends a run, and is not the first one of the next.
+    An item whose writes get no response ends a run, and is not the first one of the next. With
+    `now`, a clock that is never set, an item whose writes are not kept is left out of the runs of a
+    growing time: they would all write the same.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float] | None = None) -> None:
         self.failed: set[str] = set()
+        self._now = now or (lambda: math.inf)
+        # By item whose writes are not kept, when the pause ends, and how long it is.
+        self._paused: dict[str, tuple[float, float]] = {}
 
     async def process_each(
         self,
@@ -120,12 +129,21 @@ class FailedLast:
         """Process every item, or the first ones up to a number, as `process_each` does."""
 
         async def note(item: tuple[str, T]) -> None:
-            self.failed.add(item[0])
-            await process(item)
-            self.failed.discard(item[0])
+            name = item[0]
+            self.failed.add(name)
+            try:
+                await process(item)
+            except NotKeptError:
+                pause = min(2 * before[name][1] if name in before else _FIRST_PAUSE, _MAX_PAUSE)
+                self._paused[name] = self._now() + pause, pause
+                raise
+            self.failed.discard(name)
+            self._paused.pop(name, None)
 
         self.failed &= items.keys()
-        ordered = sorted(items, key=lambda name: name in self.failed)
+        before = self._paused = {name: each for name, each in self._paused.items() if name in items}
+        due = [name for name in items if self._now() >= before.get(name, (0.0, 0.0))[0]]
+        ordered = sorted(due, key=lambda name: name in self.failed)
         await process_each([(name, items[name]) for name in ordered[:most]], note)
 
 
