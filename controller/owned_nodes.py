@@ -43,6 +43,7 @@ from drawbridge.agreement.owned_pools import (
     find_fence,
     has_fence,
     name_fence,
+    report_contested_nodes,
     report_disagreement,
     report_selection,
     report_unfenced_nodes,
@@ -58,6 +59,9 @@ NAME: Final = "owned"
 MAX_CHANGES: Final = 50
 # What each of additions, removals and notes gets of them, whatever the others have to write.
 _LEAST_CHANGES: Final = 10
+# A node that got its taint so often within this time loses it through another client.
+_LOSSES: Final = 3
+_LOSS_SECONDS: Final = 300.0
 
 _Taints = list[dict[str, Any]]
 
@@ -156,6 +160,8 @@ class OwnedNodeReconciler:
         self._removals, self._notes = FailedLast(elapsed), FailedLast(elapsed)
         self._written = 0  # by this run
         self._waiting: dict[FailedLast, Collection[TaintChange]] = {}  # what it has still to write
+        # When nodes got the taint lately, by UID.
+        self._tainted: dict[str, list[float]] = {}
         # Since when owned nodes have the taint without need.
         self._left: dict[str, float] = {}
         self._reported: frozenset[Finding] = frozenset()
@@ -201,6 +207,7 @@ class OwnedNodeReconciler:
                 report_selection(owned, decided),
                 report_disagreement(decided),
                 report_unfenced_nodes(sorted(self._additions.failed.intersection(unfenced))),
+                report_contested_nodes(self._find_contested(nodes)),
             )
             self._report(frozenset(each for each in findings if each is not None))
 
@@ -289,6 +296,18 @@ class OwnedNodeReconciler:
             cached, {SETTLED_ANNOTATION: None}, {"spec": {"taints": taints or None}}
         ):
             self._reporter.count(NAME, "untainted" if change.removed else "tainted")
+            if change.removed:
+                self._tainted.pop(cached.uid, None)
+            else:
+                self._tainted.setdefault(cached.uid, []).append(self._elapsed())
+
+    def _find_contested(self, nodes: Iterable[WatchedObject[WatchedNode]]) -> list[str]:
+        """Return the nodes whose taint somebody removes again and again."""
+        since = self._elapsed() - _LOSS_SECONDS
+        lately = {uid: [at for at in times if at > since] for uid, times in self._tainted.items()}
+        self._tainted = {uid: times for uid, times in lately.items() if times}
+        counts = {node.name: len(self._tainted.get(node.uid, ())) for node in nodes}
+        return sorted(name for name, count in counts.items() if count >= _LOSSES)
 
     def _is_needed(self, change: TaintChange, node: WatchedObject[WatchedNode]) -> bool:
         """Whether a change is needed still: what the run has asked for in between takes time.

@@ -291,6 +291,14 @@ def report_unfenced_nodes(names: Sequence[str]) -> Finding | None:
     )
 
 
+def report_contested_nodes(names: Sequence[str]) -> Finding | None:
+    """Report owned nodes that lose the taint each time that they get it."""
+    if not names:
+        return None
+    text = f"{_list_nodes(names)} lost the taint {OWNED_TAINT}:{FENCE.effect} again and again: "
+    return FENCE_MISSING.at("spec.taints", f"{text}another client removes it")
+
+
 def report_closed_nodes(owned: Sequence[OwnedPool], nodes: Iterable[Node]) -> Finding | None:
     """Report nodes that the configuration leaves open, and that have the taint all the same."""
     names = sorted(

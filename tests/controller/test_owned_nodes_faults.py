@@ -103,3 +103,28 @@ def test_a_deleted_node_is_ignored() -> None:
     scene.nodes.before_write = fail
     scene.reconcile()
     assert scene.reporter.counts == {}
+
+
+@every_row(("pause", "reported"), [(1.0, True), (60.0, True), (200.0, False)])
+def test_a_taint_that_somebody_removes_again_and_again_is_reported_once(
+    pause: float, *, reported: bool
+) -> None:
+    scene = Scene(ENTRY)
+    scene.node("b", {})
+    for _ in range(5):
+        scene.node("a", OWNED, [])
+        scene.reconcile()
+        scene.time += pause
+    messages = [each.message for each in scene.reporter.findings if each.code == "FenceMissing"]
+    assert len(messages) == reported
+    assert all("node a lost the taint" in each for each in messages)
+
+
+def test_a_node_that_leaves_and_comes_back_has_lost_no_taint() -> None:
+    scene = Scene(ENTRY)
+    for _ in range(5):
+        scene.node("a", OWNED)
+        scene.reconcile()
+        scene.node("a", {}, [FENCE])
+        scene.settle()
+    assert "FenceMissing" not in scene.reporter.codes
