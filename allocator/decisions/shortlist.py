@@ -207,8 +207,15 @@ def _reasons_beside_devices(
         yield make_reason(codes.NODE_REFUSED, "nodes", text, nodes=count)
     others = len(state.planner.nodes) - candidates
     if others > 0 and search.only is None and _only_nodes_with_pools(search):
-        text = "no devices of the allocator"
-        yield make_reason(codes.NO_OWNED_POOL, "nodes", text, nodes=others)
+        unfenced = 0
+        if state.unfenced:
+            waiting = {*state.unfenced.values()}.difference(state.nodes_with_pools)
+            unfenced = min(len(waiting), others)
+        texts = {"the fence is missing or has not settled": unfenced}
+        texts["no devices of the allocator"] = others - unfenced
+        for text, count in texts.items():
+            if count:
+                yield make_reason(codes.NO_OWNED_POOL, "nodes", text, nodes=count)
 
 
 def candidate_names(search: NodeSearch, state: AllocatorState) -> Sequence[str]:

@@ -87,14 +87,14 @@ class AllocatorState:
         self.conflicts = Conflicts(ledger, self.pods, self.find_pool)
         self.amounts = PodsOnNodes(lambda: planner.nodes)
         self.changes = ChangeLog()
-        self._view = ledger.view()
-        self._quota_revision = 0
+        self._view, self._quota_revision = ledger.view(), 0
         ledger.quotas.find_capacity = published_capacity(self.find_pool)
         self._owns_pool, self._owns_driver = owns_pool, owns_driver
         self._slices: dict[PoolID, dict[str, Slice]] = {}
         self._pools_naming: Index[str, PoolID] = Index()
         # The pool of others that was read last, from its slices.
         self._last_read: tuple[tuple[PoolID, tuple[Slice, ...]], PublishedPool | None] | None = None
+        self.unfenced: Mapping[PoolID, str] = {}  # the nodes of pools that lack only their fence
         self._owned: dict[PoolID, str | None] = {}  # with the node of a pool that names one
         self._owned_on: dict[str | None, int] = {}
         self._names: list[str] = []
@@ -331,7 +331,7 @@ class AllocatorState:
         """Whether a pool is ours by what is known now; the planner can be behind that."""
         slices = self._slices.get(pool, {}).values()
         find_node, find_held = self.planner.nodes.get, self.amounts.names_on
-        return bool(slices) and self._owns_pool(pool, slices, find_node, find_held)
+        return self._owns_pool(pool, slices, find_node, find_held) and bool(slices)
 
     def _decide_owner(self, pool: PoolID) -> None:
         """Give the slices of an owned pool to the planner, and take those of others back."""

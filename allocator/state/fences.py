@@ -62,6 +62,7 @@ class Fences:
         self._taken_over: set[str] = set()  # the nodes that were there before their fence
         self._looks_at = -math.inf  # when the next look can begin
         self._is_behind = False  # whether the Lease requires a newer policy than this process has
+        self.unfenced: dict[PoolID, str] = {}  # the nodes of owned pools that wait for their fence
         self.holds = False  # whether the API server keeps the fence, around no matter which pools
 
     def follow_node(

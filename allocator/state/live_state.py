@@ -251,10 +251,9 @@ class LiveState:
         self._inputs = inputs  # not before: what failed is done with the next change
 
     def _make_filter(self, inputs: Inputs) -> OwnsPool:
-        fences = self._fences
-        return make_pool_filter(
-            inputs.configuration, inputs.facts, fences.is_settled, fences.is_guarded
-        )
+        settled, guarded = self._fences.is_settled, self._fences.is_guarded
+        unfenced = self._fences.unfenced
+        return make_pool_filter(inputs.configuration, inputs.facts, settled, guarded, unfenced)
 
     def _build(self, inputs: Inputs) -> PodDecisions:
         caches = self._caches
@@ -263,6 +262,7 @@ class LiveState:
             self._follow_node(None, node)
         owns = self._make_filter(inputs)
         state = make_state(inputs, owns, serves_taint_rules=serves_rules, brief=self._brief)
+        state.unfenced = self._fences.unfenced
         # Pods first, whose devices of plugins decide who owns a pool.
         ordered: Iterable[Any] = (
             *(caches.pods, caches.nodes, caches.classes),

@@ -25,13 +25,16 @@ def make_pool_filter(
     facts: Facts,
     is_settled: Callable[[Node], bool],
     is_guarded: Callable[[PoolID], bool],
+    unfenced: dict[PoolID, str],
 ) -> OwnsPool:
     """Return the function that decides whether the allocator uses a pool.
 
     It uses the owned pools, except those whose fence is missing or has not settled, on the node and
     around the devices, and those whose device plugin has the same devices, or gave them to pods
-    that run.
+    that run. It keeps in `unfenced` the nodes of pools that only their fence keeps from use. All
+    pools have to be decided about once.
     """
+    unfenced.clear()
     owned, families = owned_pools(configuration), known_families(configuration)
     extended = drivers_by_resource(facts.classes)
 
@@ -40,14 +43,18 @@ def make_pool_filter(
     ) -> bool:
         local = find_local_pool(pool, slices)
         node = find_node(local.node) if local else None
+        unfenced.pop(pool, None)
         if node is None:
             return False
         owner = decide_pool(owned, pool, slices, find_node)
         by_node = owner is PoolOwner.DRAWBRIDGE and is_settled(node)
         is_fenced = by_node or (owner in OWNED and is_guarded(pool))
         held = find_held(node.name)
-        withheld = find_withheld_drivers(node, families, extended, held)
-        return is_fenced and pool.driver not in withheld
+        if pool.driver in find_withheld_drivers(node, families, extended, held):
+            return False
+        if owner in OWNED and not is_fenced:
+            unfenced[pool] = node.name
+        return is_fenced
 
     return owns_pool
 

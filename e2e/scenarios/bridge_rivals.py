@@ -56,7 +56,7 @@ def a_fence_that_somebody_removes_stops_allocations_until_it_is_back(stage: Brid
     try:
         taint(stage, node)
         stage.pod("without", templates={"gpu": "gpu"})
-        refused = partial(told, stage, "without", "no devices of the allocator")
+        refused = partial(told, stage, "without", "the fence is missing")
         stage.wait("the pod is refused", refused)
     finally:
         controller.child.send_signal(signal.SIGCONT)

@@ -162,7 +162,7 @@ def without_the_policy_nothing_is_allocated_until_the_taint_is_back(stage: Bridg
         try:
             delete_policy(stage)
             stage.pod("without", templates={"gpu": "gpu"})
-            nothing = partial(told, stage, "without", "no devices of the allocator")
+            nothing = partial(told, stage, "without", "the fence is missing")
             stage.wait("the pod is refused", nothing)
             assert is_open(stage, node)
         finally:

@@ -1,6 +1,7 @@
 """Which pools the allocator uses."""
 
 import datetime as dt
+from collections.abc import Collection
 
 import msgspec
 import pytest
@@ -17,6 +18,7 @@ from drawbridge.dra.nodes import Node
 from drawbridge.dra.quantity import parse
 from drawbridge.dra.slices import Slice
 from drawbridge.facts.model import ClassFacts, Facts
+from tests.allocator.clusters import Cluster, claim
 
 GPU = "gpu.nvidia.com"
 POOL = PoolID(GPU, "n")
@@ -41,7 +43,7 @@ def uses(
     if node is not None:
         nodes.follow_node(node.name, node, seen)
     nodes.note_look(0.0)
-    owns_pool = make_pool_filter(configuration, FACTS, nodes.is_settled, lambda _: guarded)
+    owns_pool = make_pool_filter(configuration, FACTS, nodes.is_settled, lambda _: guarded, {})
     return owns_pool(POOL, [slice_], lambda _: node, lambda _: ())
 
 
@@ -53,6 +55,39 @@ def test_a_pool_of_a_node_without_the_taint_is_used_only_if_it_is_unfenced() -> 
     bare = Node("n")
     assert not uses(bare)
     assert uses(bare, unfenced=True)
+
+
+def test_a_pool_that_only_its_fence_keeps_from_use_is_named_until_it_is_used() -> None:
+    configuration = Configuration(placement=Placement.BRIDGE, owned_pools=(OWNED,))
+    nodes, unfenced = Fences(""), {PoolID(GPU, "of an earlier configuration"): "n"}
+    owns_pool = make_pool_filter(configuration, FACTS, nodes.is_settled, lambda _: False, unfenced)
+
+    def decide(node: Node | None, held: Collection[str] = ()) -> dict[PoolID, str]:
+        owns_pool(POOL, [LOCAL], lambda _: node, lambda _: held)
+        return {**unfenced}
+
+    named = {POOL: "n"}
+    assert decide(Node("n")) == named
+    assert decide(None) == {}
+    assert decide(Node("n"), ["example.com/gpu"]) == {}
+    nodes.follow_node("n", FENCED, 0.0)
+    assert decide(FENCED) == named
+    nodes.note_look(60.0)
+    assert decide(FENCED) == {}
+    assert decide(Node("n")) == named
+    owns_pool(POOL, [], lambda _: Node("n"), lambda _: ())
+    assert not unfenced, "its slices are gone"
+
+
+def test_a_refusal_tells_of_nodes_whose_fence_is_missing() -> None:
+    cluster = Cluster(Node("bare"), Node("open"), n1=1)
+    # A node with another pool that is used has devices for the pod.
+    cluster.state.unfenced = {PoolID("gpu", each): each for each in ("open", "n1")}
+    reply = cluster.prefilter("p", claim("c", 2))
+    assert {(each.message, each.nodes) for each in reply.reasons[1:]} == {
+        ("the fence is missing or has not settled", 1),
+        ("no devices of the allocator", 1),
+    }
 
 
 def test_a_pool_is_used_when_this_process_has_seen_the_taint_for_the_settle_time() -> None:

@@ -296,7 +296,7 @@ def test_a_slice_for_another_node_takes_no_pool_away() -> None:
     state = AllocatorState(
         Planner(),
         Ledger(),
-        make_pool_filter(configuration, Facts(), lambda _: True, lambda _: False),
+        make_pool_filter(configuration, Facts(), lambda _: True, lambda _: False, {}),
     )
     own, forged = gpu_slice("n1", 1), gpu_slice("n2", 1)
     forged = replace(forged, name="forged", pool=own.pool, generation=999)
