@@ -23,6 +23,7 @@ from drawbridge.names import PROBE_ANNOTATION, PROBE_TEMPLATE
 
 NAME: Final = "probe"
 _CLASS: Final = "drawbridge-probe"
+_INVALID: Final = 422
 # While API servers of two versions share an address, each request can meet another one. What the
 # last runs have in common, at two a minute, is what both do.
 COMPARED_RUNS: Final = 10
@@ -105,11 +106,14 @@ def is_field_stored(probe: FieldProbe, response: Unstructured) -> bool:
     return get_value(response, ("spec", "spec", "devices", *probe.path)) is not None
 
 
-def interpret_rejection(probe: FieldProbe, message: str) -> bool | None:
-    """Whether a rejection shows that the server stores the field; None if it does not tell."""
-    if any(word in message for word in probe.known_words):
+def interpret_rejection(probe: FieldProbe, error: ApiError) -> bool | None:
+    """Whether a rejection shows that the server stores the field; None if it does not tell.
+
+    Only validation misses a field. Rights, quotas and webhooks are independent of it, and change.
+    """
+    if any(word in error.message for word in probe.known_words):
         return True
-    return False if probe.required else None
+    return False if probe.required and error.code == _INVALID else None
 
 
 def infer_gates(version: str, stored_fields: tuple[str, ...] | None = None) -> tuple[Gates, bool]:
@@ -207,11 +211,8 @@ class FieldProbeReconciler:
         try:
             response = await self._templates.create(probe_template(probe), dry_run=True)
         except ApiError as error:
-            if error.code not in (400, 403, 422):
-                raise
-            is_stored = interpret_rejection(probe, f"{error}")
-            # A missing permission or an exceeded quota is independent of fields and can change.
-            if is_stored is None and error.code != 422:
+            is_stored = interpret_rejection(probe, error)
+            if is_stored is None and error.code != _INVALID:
                 raise
             finding = (
                 operation_codes.PROBE_REFUSED.at(name, f"{name}: {error}")

@@ -423,7 +423,7 @@ async def _probe_fields(session: "Session", namespace: str) -> tuple[str, ...] |
                 body=probe_template(probe),
             )
         except ApiError as error:
-            stored_by = interpret_rejection(probe, error.message)
+            stored_by = interpret_rejection(probe, error)
             if error.forbidden and not stored_by:
                 return Unread(f"you may not create {resources.TEMPLATES.plural}")
             if stored_by is None:

@@ -163,6 +163,25 @@ def test_a_failed_request_raises_and_the_next_run_probes_again(code: int) -> Non
     assert scene.reconcile() == ALL
 
 
+@pytest.mark.parametrize("code", [400, 403, 409, 503])
+def test_an_answer_that_is_no_validation_drops_no_field(code: int) -> None:
+    """A right that is not there for a moment is a feature that is not there for minutes."""
+    scene, refused = Scene(), set[str]()
+    admit = scene.templates.admit
+
+    def refuse_each_once(value: Unstructured) -> Unstructured:
+        if (text := f"{value['spec']}") in refused:
+            return admit(value)
+        refused.add(text)
+        raise ApiError(code, "Refused", "no")
+
+    scene.templates.admit = refuse_each_once
+    for _ in ALL:
+        with pytest.raises(ApiError):
+            scene.reconcile()
+    assert scene.reconcile() == ALL
+
+
 def test_a_run_after_a_failed_one_probes_what_is_left() -> None:
     """An API server that fails often would let no run end."""
     scene, answers = Scene(), itertools.count(1)
