@@ -256,7 +256,8 @@ def what_two_claims_hold_is_reported(world: "World") -> Iterator[str]:
         for device, claims in holders.items()
         if any(_is_ours(world, claim) for claim in claims)
     }
-    nodes_with_ours = {node for node, _ in with_ours}
+    # Only the pools of this driver have counters.
+    nodes_with_ours = {node for node, name in with_ours if name not in ALL_NODES[node].nics}
     about = {
         f"Device/{ALL_NODES[node].driver_of(name)}/{node}/{name}": (node, name)
         for node, name in holders
