@@ -336,7 +336,8 @@ class GroupDecisions:
             epoch = self._state.epoch()
             members = yield from find_members(question.members, self._basis)
             if (problem := members.find_problem(needed, MemberNodes(self._state))) is not None:
-                return GroupAnswer(reason=problem)
+                answer = GroupAnswer(reason=problem)
+                break
             own.left_out = False
             places = yield from find_places(own, members, self._state)
             if epoch != self._state.epoch():
@@ -357,6 +358,7 @@ class GroupDecisions:
             if not own.searches_again(answer, self._state):
                 break
         if answer.reason is not None:
+            self._victims.keep_nothing(question)  # it does not fit with that either
             self.holds.note_refused(group.key, own.now)
         return answer
 

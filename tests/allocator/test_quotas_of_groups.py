@@ -165,3 +165,23 @@ def test_a_claim_of_a_gang_stays_charged_when_one_of_its_preempting_members_goes
     for uid in cluster.state.pods.take_settled():
         cluster.decisions.end(uid)
     assert used(cluster) == ["2/3"]  # the shared claim and that of m0
+
+
+def test_a_gang_that_exceeds_its_quota_by_now_keeps_nothing_of_its_victim() -> None:
+    own = DeviceQuota("q", lambda name, _: name == "default", {}, {DEVICES: from_json("1")})
+    cluster = Cluster(quotas=[own], n1=1)
+    running = claim("c-v", allocation=allocation_on("n1", 0), pods=["v"], namespace="o", version=2)
+    cluster.add_claim(running)
+    cluster.add(pod("v", "c-v", node="n1", namespace="o"))
+    members = [member(cluster, uid, priority=9) for uid in ("m0", "m1")]
+    assert ask(cluster, "m0", members[0], least=0).group_preemptible
+    victim = PotentialVictim(uid="v", priority=0)
+    node = PreemptionNode(node="n1", pods=(victim,), running=("v",))
+    request = PreemptRequest(pod_uid="m0", nodes=(node,))
+    assert cluster.decisions.preempt(request, cluster.now).evictions
+    cluster.add_claim(claim("c-v", namespace="o", version=3))
+    contender = claim("d", namespace="o")
+    assert cluster.nodes("contender", contender) == []
+    assert codes(ask(cluster, "m1", *members, least=0)) == ["DeviceQuotaUsedUp"]
+    assert cluster.nodes("contender", contender) == ["n1"]
+    assert "evicts no pod for another" in cluster.decisions.preempt(request, cluster.now).message
