@@ -5,7 +5,7 @@ end. The scheduler evicts only the pods that it lists in the call that gets the 
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from allocator.decisions.basis import Basis
@@ -167,16 +167,16 @@ class GroupPreemption:
         """
         room, groups = QuotaRoom(self._state, question.members), self._groups
 
-        def ask(of_node: Question) -> Mapping[str, Solution]:
+        def ask(of_node: Question) -> Solution | None:
             removed, node, claims = of_node
             released = victims.released_without(removed) & self._claims_on(node)
             view = self._state.ledger.view_without(released)
-            solutions = ask_in(self._state, view, self._basis.out_of_time)((node,), claims)
-            within = room.among(claims, solutions)
-            search = groups.get(question.group.key).cut_victims
-            if search is not None and len(within) < len(solutions):
+            solution = ask_in(self._state, view, self._basis.out_of_time)(node, claims)
+            if solution is None or room.fits(claims, solution):
+                return solution
+            if (search := groups.get(question.group.key).cut_victims) is not None:
                 search.over_quota = True
-            return within
+            return None
 
         return ask
 

@@ -4,8 +4,8 @@ A decision takes the event loop for a short time only. One that needs more is cu
 step, and goes on with the next question about the same members, or with the next turn of waking.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any, Final, TypeAlias, TypeVar
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Final, TypeVar
 
 from allocator.decisions.group_questions import GroupAnswer, GroupQuestion
 from allocator.decisions.quota import QuotaRoom
@@ -14,7 +14,7 @@ from drawbridge.agreement import allocator_codes as codes
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.quota_codes import DEVICE_QUOTA_USED_UP
 from drawbridge.solver.answers import Solution
-from drawbridge.solver.gangs import Ask, CutSearch, Steps
+from drawbridge.solver.gangs import Ask, CutSearch, Question, Steps
 from drawbridge.solver.reasons import Reason
 from drawbridge.solver.world import View
 
@@ -22,7 +22,6 @@ from drawbridge.solver.world import View
 # meanwhile. After so many times, its result counts.
 MAX_STALE_SEARCHES: Final = 4
 T = TypeVar("T")
-_Question: TypeAlias = tuple[Sequence[str], Sequence[Claim]]
 
 
 def ask_in(
@@ -32,16 +31,17 @@ def ask_in(
 ) -> Ask:
     """Return the question to the solver in one state of the devices."""
 
-    def ask(nodes: Sequence[str], claims: Sequence[Claim]) -> Mapping[str, Solution]:
+    def ask(node: str, claims: Sequence[Claim]) -> Solution | None:
         answers = state.planner.solve_nodes(
             view,
             claims,
-            nodes,
+            (node,),
             ids=state.ids,
             checks_size=True,
             out_of_time=out_of_time,
         )
-        return {name: each for name, each in answers.items() if isinstance(each, Solution)}
+        answer = answers.get(node)
+        return answer if isinstance(answer, Solution) else None
 
     return ask
 
@@ -72,7 +72,7 @@ class GroupDecision:
         self.left_out = False  # whether the last search has left nodes out for that
         self._find_uses: Callable[[], Sequence[Ask]] = tuple
         self._uses: Sequence[Ask] = ()
-        self._search: CutSearch[_Question, GroupAnswer] = CutSearch(steps(self))
+        self._search: CutSearch[Question, GroupAnswer] = CutSearch(steps(self))
 
     def run(
         self,
@@ -113,14 +113,13 @@ class GroupDecision:
         self._uses = self._uses or self._find_uses()
         return self._uses
 
-    def _ask(self, question: _Question) -> Mapping[str, Solution]:
-        uses = self._current_uses()
-        solutions = uses[min(self.use, len(uses) - 1)](*question)
-        if self._room is None:
-            return solutions
-        kept = self._room.among(question[1], solutions)
-        self.left_out |= len(kept) < len(solutions)
-        return kept
+    def _ask(self, question: Question) -> Solution | None:
+        uses, (node, claims) = self._current_uses(), question
+        solution = uses[min(self.use, len(uses) - 1)](node, claims)
+        if solution is None or self._room is None or self._room.fits(claims, solution):
+            return solution
+        self.left_out = True
+        return None
 
 
 def run_to_end(steps: Generator[object, Any, T]) -> T:

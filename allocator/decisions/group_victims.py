@@ -40,10 +40,10 @@ _NODES_PER_STEP: Final = 8
 Question: TypeAlias = tuple[frozenset[str], str, Sequence[Claim]]
 # The work that the eviction of pods loses.
 LostBy: TypeAlias = Callable[[Collection[PotentialVictim]], int]
-Ask: TypeAlias = Callable[[Question], Mapping[str, Solution]]
+Ask: TypeAlias = Callable[[Question], Solution | None]
 T = TypeVar("T")
 _Pods: TypeAlias = Mapping[str, Sequence[PotentialVictim]]
-_Steps: TypeAlias = Generator[Question | None, Mapping[str, Solution], T]
+_Steps: TypeAlias = Generator[Question | None, Solution | None, T]
 
 
 class ChosenVictims(msgspec.Struct, frozen=True):
@@ -201,18 +201,15 @@ def _in_steps(nodes: Collection[str], compute: Callable[[str], T]) -> _Steps[dic
 
 
 def _ask_without(removed: _Pods, steps: Steps[T]) -> _Steps[T]:
-    """Ask the questions of some steps about one node at a time, without some of its pods."""
+    """Ask the questions of some steps about nodes without some of their pods."""
     try:
         question = next(steps)
         while True:
-            answers: dict[str, Solution] = {}
-            if question is None:
-                yield None  # work of the search itself is a step, too
-            nodes, claims = question or ((), ())
-            for name in nodes:
-                gone = frozenset(pod.uid for pod in removed.get(name, ()))
-                answers |= yield gone, name, claims
-            question = steps.send(answers)
+            asked: Question | None = None  # work of the search itself is a step, too
+            if question is not None:
+                node, claims = question
+                asked = frozenset(pod.uid for pod in removed.get(node, ())), node, claims
+            question = steps.send((yield asked))
     except StopIteration as end:
         result: T = end.value
         return result

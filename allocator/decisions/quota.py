@@ -82,32 +82,15 @@ class QuotaRoom:
         self._selecting: Collection[DeviceQuota] = ()
         self._room: Mapping[QuotaKey, Quantity] = {}
 
-    def among(
-        self, claims: Sequence[Claim], solutions: Mapping[str, Solution]
-    ) -> Mapping[str, Solution]:
-        """Return the solutions for claims of members, by node, for which there is room alone."""
+    def fits(self, claims: Sequence[Claim], solution: Solution) -> bool:
+        """Whether there is room for a solution for claims of members alone."""
         if not self._quotas or not claims:
-            return solutions
+            return True
         namespace = claims[0].metadata.namespace or "default"
         if self._quotas.revision != self._revision:
             self._revision = self._quotas.revision
             self._selecting = self._quotas.selecting(namespace)
             self._room = self._find_room(namespace)
-        fits: dict[int, bool] = {}  # equal nodes have their allocations in common
-        for solution in solutions.values():
-            if (key := id(solution.allocations)) not in fits:
-                fits[key] = self._fits(claims, solution, namespace)
-        return {node: each for node, each in solutions.items() if fits[id(each.allocations)]}
-
-    def _find_room(self, namespace: str) -> Mapping[QuotaKey, Quantity]:
-        own = add_charges(map(self._quotas.charge_of, self._own))
-        room: dict[QuotaKey, Quantity] = {}
-        for line in self._quotas.lines(namespace):
-            left = line.limit + own.get(line.key, _ZERO) - line.used
-            room[line.key] = min(room.get(line.key, left), left)
-        return room
-
-    def _fits(self, claims: Sequence[Claim], solution: Solution, namespace: str) -> bool:
         both = zip(claims, solution.allocations, strict=True)
         charges = [self._quotas.read_charge(claim.spec, each) for claim, each in both]
         # No pod has more than its claims; which ones those are is judged at the end.
@@ -119,6 +102,14 @@ class QuotaRoom:
             for key, amount in needed.items()
             if key in self._room
         )
+
+    def _find_room(self, namespace: str) -> Mapping[QuotaKey, Quantity]:
+        own = add_charges(map(self._quotas.charge_of, self._own))
+        room: dict[QuotaKey, Quantity] = {}
+        for line in self._quotas.lines(namespace):
+            left = line.limit + own.get(line.key, _ZERO) - line.used
+            room[line.key] = min(room.get(line.key, left), left)
+        return room
 
 
 class QuotaSelection:

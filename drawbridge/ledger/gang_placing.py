@@ -116,9 +116,9 @@ def _plan(
         return
     nodes_by_name = {node.name: node for each in questions.values() for node in each.nodes}
 
-    def ask(names: Sequence[str], claims: Sequence[Claim]) -> dict[str, Solution]:
-        answers = placer.solve(claims, names)
-        return {name: each for name, each in answers.items() if isinstance(each, Solution)}
+    def ask(node: str, claims: Sequence[Claim]) -> Solution | None:
+        answer = placer.solve(claims, (node,)).get(node)
+        return answer if isinstance(answer, Solution) else None
 
     left = [list(of_kind) for of_kind in kinds.values()]
     for on_node in place_gang(asked, ask).nodes:

@@ -5,9 +5,9 @@ solver says about their claims as if they were those of one pod: so devices, sha
 rules count as they do for a pod. What one node gives changes no other node, because pools are local
 to nodes; the caller notices the others when it reserves.
 
-    def ask(nodes, claims):
-        answers = planner.solve_nodes(view, claims, nodes, ids=ids)
-        return {name: each for name, each in answers.items() if isinstance(each, Solution)}
+    def ask(node, claims):
+        answer = planner.solve_nodes(view, claims, (node,), ids=ids).get(node)
+        return answer if isinstance(answer, Solution) else None
 
     found = place_gang([MemberKind(claims_of_one_member, 8, names_of_nodes)], ask)
     # found.placed of 8 fit; found.nodes says where, and each solution has the allocations.
@@ -52,13 +52,14 @@ _FEWEST_STATES: Final = 16
 
 # How many members of each kind.
 Counts: TypeAlias = tuple[int, ...]
-# Returns a solution for the claims, as if they were those of one pod, for each node that has one.
-Ask: TypeAlias = Callable[[Sequence[str], Sequence[Claim]], Mapping[str, Solution]]
-# A question to the solver; without one, a step is work of the search itself.
-Question: TypeAlias = tuple[Sequence[str], Sequence[Claim]]
+# Returns a solution for the claims on a node, as if they were those of one pod, if there is one.
+Ask: TypeAlias = Callable[[str, Sequence[Claim]], Solution | None]
+# A question to the solver: it always has time for one node. Without one, a step is work of the
+# search itself.
+Question: TypeAlias = tuple[str, Sequence[Claim]]
 Q = TypeVar("Q")
 T = TypeVar("T")
-Steps: TypeAlias = Generator[Question | None, Mapping[str, Solution], T]
+Steps: TypeAlias = Generator[Question | None, Solution | None, T]
 # Asks whether so many members fit on a node, and ends with the largest numbers that fit.
 _Questions: TypeAlias = Generator[Counts, bool, list[Counts]]
 
@@ -118,14 +119,14 @@ class CutSearch(Generic[Q, T]):
     the result may be that of before the change.
     """
 
-    def __init__(self, steps: Generator[Q | None, Mapping[str, Solution], T]) -> None:
+    def __init__(self, steps: Generator[Q | None, Solution | None, T]) -> None:
         self._steps = steps
         self._next = next(steps)
         self._result: T | None = None
 
     def run(
         self,
-        ask: Callable[[Q], Mapping[str, Solution]],
+        ask: Callable[[Q], Solution | None],
         out_of_time: Callable[[], bool] = lambda: False,
     ) -> T | None:
         """Return the result; None if the search was cut.
@@ -135,8 +136,8 @@ class CutSearch(Generic[Q, T]):
         """
         try:
             while self._result is None:
-                answers = ask(self._next) if self._next is not None else {}
-                self._next = self._steps.send(answers)
+                answer = ask(self._next) if self._next is not None else None
+                self._next = self._steps.send(answer)
                 if out_of_time():
                     return None
         except OutOfTimeError:
@@ -192,7 +193,7 @@ def _solve(
 ) -> Steps[tuple[NodeMembers, ...]]:
     placed = []
     for node, counts in chosen.items():
-        solution = (yield (node,), _claims(kinds, counts)).get(node)
+        solution = yield node, _claims(kinds, counts)
         # The solver can give up for fewer members too, at the limit of its steps.
         if solution is not None:
             placed.append(NodeMembers(node, counts, solution))
@@ -214,8 +215,7 @@ def find_largest(
 ) -> Steps[dict[str, list[Counts]]]:
     """Find for each node the largest numbers of members that fit there together.
 
-    The nodes are asked in rounds, because equal nodes share their answers. A question is about one
-    node, because the solver always has time for one.
+    The nodes are asked in rounds, because equal nodes share their answers.
     """
     by_node: dict[str, list[Counts]] = {}
     usable = _usable_kinds(nodes, kinds)
@@ -234,7 +234,7 @@ def find_largest(
         for counts, some in asked.items():
             claims = _claims(kinds, counts)
             for node in some:
-                told[node] = node in (yield (node,), claims)
+                told[node] = (yield node, claims) is not None
     return {node: each for node, each in by_node.items() if any(map(any, each))}
 
 

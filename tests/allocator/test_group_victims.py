@@ -453,12 +453,12 @@ def test_a_step_asks_about_one_node_and_its_pods_or_compares_few_numbers() -> No
     search = GroupVictimSearch(PreemptRequest(pod_uid="m0"), [kinds], 30, pods)
     asked = 0
 
-    def ask(question: Question) -> Mapping[str, Solution]:
+    def ask(question: Question) -> Solution | None:
         nonlocal asked
         asked += 1
         removed, node, _ = question
         assert removed <= {f"p-{node}"}
-        return {node: Solution("any", ())}
+        return Solution(node, ())
 
     steps = 0
     while search.run(ask, lambda: True) is None:
@@ -479,9 +479,9 @@ def test_a_step_weighs_the_lost_work_of_few_nodes() -> None:
         weighed += len(some)
         return 0
 
-    def ask(question: Question) -> Mapping[str, Solution]:
+    def ask(question: Question) -> Solution | None:
         removed, node, _ = question
-        return {node: Solution("any", ())} if f"p-{node}" in removed else {}
+        return Solution(node, ()) if f"p-{node}" in removed else None
 
     search = GroupVictimSearch(PreemptRequest(pod_uid="m0"), [kinds], 50, pods, lost)
     most = chosen = 0

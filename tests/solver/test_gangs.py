@@ -11,6 +11,7 @@ import pytest
 from drawbridge.dra.claim import Claim
 from drawbridge.solver.answers import Solution
 from drawbridge.solver.gangs import (
+    Ask,
     CutSearch,
     GangPlacement,
     MemberKind,
@@ -36,14 +37,15 @@ MEMORY = 4  # of a device with shares
 DEVICES = [{"kind": "whole"}, {"kind": "whole"}, {"kind": "part"}, {"kind": "shared"}]
 
 
-def ask_of(given: Scenario, memo: Memo) -> Any:  # noqa: ANN401  # an Ask
+def ask_of(given: Scenario, memo: Memo) -> Ask:
     """Return the question to the solver."""
     nodes = {node.name: node for node in given.nodes}
 
-    def ask(names: Sequence[str], claims: Sequence[Claim]) -> Mapping[str, Solution]:
-        some = [nodes[name] for name in names]
+    def ask(node: str, claims: Sequence[Claim]) -> Solution | None:
+        some = [nodes[node]]
         answers = solve(given.world, given.view, claims, some, ids=share_ids(), memo=memo)
-        return {name: each for name, each in answers.items() if isinstance(each, Solution)}
+        answer = answers.get(node)
+        return answer if isinstance(answer, Solution) else None
 
     return ask
 
@@ -269,10 +271,9 @@ def test_no_more_nodes_are_asked_than_needed() -> None:
     asked: set[str] = set()
     ask = ask_of(given, Memo())
 
-    def count(names: Sequence[str], claims: Sequence[Claim]) -> Mapping[str, Solution]:
-        asked.update(names)
-        solutions: Mapping[str, Solution] = ask(names, claims)
-        return solutions
+    def count(node: str, claims: Sequence[Claim]) -> Solution | None:
+        asked.add(node)
+        return ask(node, claims)
 
     kind = MemberKind(given.claims, 16, [node.name for node in given.nodes])
     assert place_gang([kind], count).placed == 16
@@ -283,7 +284,7 @@ def test_no_more_nodes_are_asked_than_needed() -> None:
 def test_a_search_out_of_time_has_no_result(*, raises: bool) -> None:
     given = read(scenario(gang({"a": 8}, (8, 1))))
 
-    def stop(_: Question) -> Mapping[str, Solution]:
+    def stop(_: Question) -> Solution | None:
         raise OutOfTimeError
 
     kind = MemberKind(given.claims, 8, ["a"])
@@ -308,10 +309,10 @@ def test_a_search_ends_though_no_turn_has_time_for_two_nodes_or_knows_of_earlier
     given = read(scenario(gang({"a": 2, "b": 2, "c": 2}, (6, 1))))
     search = CutSearch(placing([MemberKind(given.claims, 6, ["a", "b", "c"])]))
 
-    def ask(question: Question) -> Mapping[str, Solution]:
+    def ask(question: Question) -> Solution | None:
         memo = Memo()
         memo.limit_time(lambda: True)
-        return dict(ask_of(given, memo)(*question))
+        return ask_of(given, memo)(*question)
 
     ran = [search.run(ask, lambda: True) for _ in range(30)][-1]
     assert ran is not None
@@ -323,12 +324,10 @@ def test_a_step_asks_one_question_or_compares_few_numbers() -> None:
     kinds = [MemberKind((), 128, [f"n{number}" for number in range(64)]) for _ in range(3)]
     asked = 0
 
-    def ask(question: Question) -> Mapping[str, Solution]:
+    def ask(question: Question) -> Solution | None:
         nonlocal asked
         asked += 1
-        names, _ = question
-        assert len(names) <= 64
-        return dict.fromkeys(names, Solution("any", ()))
+        return Solution(question[0], ())
 
     search = CutSearch(placing(kinds))
     for _ in range(100):
