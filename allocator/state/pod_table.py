@@ -7,7 +7,6 @@ devices, once the call of the scheduler is answered.
 """
 
 import time
-from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from heapq import heapify, heappop, heappush
@@ -30,11 +29,8 @@ from allocator.state.transitions import (
     Keep,
     LookAgain,
     LoseDevices,
-    MoveExceeding,
     MoveKey,
     MovePlace,
-    MoveQuestion,
-    MoveUnasked,
     Part,
     Reserve,
     move,
@@ -59,13 +55,12 @@ class PodTable:
         self._having: dict[str, dict[str, None]] = {part: {} for part in PARTS}
         self._reserved: dict[str, dict[str, None]] = {}  # the pods that count on a reservation
         self._lost: list[tuple[str, str]] = []
-        self.places: Final[list[WaitingPlace]] = []  # of all pods that wait, in order
         # The pods that wait, by their key, and those of them that wait for room in a quota.
         self.alike: Index[bytes, str] = Index()
         self.exceeding: Index[bytes, str] = Index()
-        # Of pods that ask for victims again, and whose pause is over; and of those that have not
-        # asked for victims.
-        self.asking, self.unasked = PlacesToVisit(), PlacesToVisit()
+        # Those that ask are listed when their pause is over.
+        self._waiting, self.asking, self.unasked = (PlacesToVisit() for _ in range(3))
+        self.places: Final = self._waiting.places  # of all pods that wait, in order
         self.times: Wheel[Due] = Wheel()
         self.limit = MAX_RECORDS
         self.unexpected = 0  # moves that cannot happen
@@ -222,17 +217,15 @@ class PodTable:
                 self._having[part][uid] = None
             case HavePart(part, False):
                 del self._having[part][uid]
-            case MovePlace(before, after):
-                self._move_place(before, after)
-            case MoveQuestion(before, after):
+            case MovePlace("waiting", before, after):
+                self._waiting.move(before, after)
+            case MovePlace("asking", before, after):
                 pauses = self.times.get("victim pause", uid) is not None
                 self._move_question(before, None if pauses else after)
-            case MoveUnasked(before, after):
+            case MovePlace("unasked", before, after):
                 self.unasked.move(before, after)
-            case MoveKey(before, after):
-                self.alike.move(uid, before, after)
-            case MoveExceeding(before, after):
-                self.exceeding.move(uid, before, after)
+            case MoveKey(listed, before, after):
+                (self.alike if listed == "alike" else self.exceeding).move(uid, before, after)
             case LoseDevices(group):
                 self._lost.append((group, uid))
             case _:
@@ -256,12 +249,6 @@ class PodTable:
         self.asking.move(before, after)
         if after is not None:
             self.asking.visit(after)
-
-    def _move_place(self, before: WaitingPlace | None, after: WaitingPlace | None) -> None:
-        if before is not None:
-            del self.places[bisect_left(self.places, before)]
-        if after is not None:
-            insort(self.places, after)
 
     def _give_back(self, uid: str, claim: str) -> None:
         users = self._reserved[claim]

@@ -18,6 +18,12 @@ from drawbridge.ledger.ledger import Reservation
 MAX_STEPS: Final = 8  # of a record
 Part: TypeAlias = Literal["devices", "kept", "paired", "victims", "unanswered"]
 PARTS: Final[tuple[Part, ...]] = ("devices", "kept", "paired", "victims", "unanswered")
+# The pods that wait, in order: all, those that ask for victims again when their pause is over, and
+# those that were refused and have not asked for victims.
+PlaceList: TypeAlias = Literal["waiting", "asking", "unasked"]
+# The pods that wait, by what they ask: all, and those that wait for room in a quota.
+KeyIndex: TypeAlias = Literal["alike", "exceeding"]
+KEY_INDEXES: Final[tuple[KeyIndex, ...]] = ("alike", "exceeding")
 # What is due: the end of a reservation, of what is kept and of pauses, and of a record whose pod no
 # watch shows. Pods without a record, too, are woken to release their claims, and have ended.
 Due: TypeAlias = Literal[
@@ -71,53 +77,23 @@ class LookAgain(NamedTuple):
 
 
 class MovePlace(NamedTuple):
-    """The pod has another place among those that wait."""
+    """The pod has another place in a list, or none any more."""
 
-    before: WaitingPlace | None
-    after: WaitingPlace | None
-
-
-class MoveQuestion(NamedTuple):
-    """The pod asks for victims again, or not any more, when its pause is over."""
-
-    before: WaitingPlace | None
-    after: WaitingPlace | None
-
-
-class MoveUnasked(NamedTuple):
-    """The pod was refused and has not asked for victims, or not any more."""
-
+    listed: PlaceList
     before: WaitingPlace | None
     after: WaitingPlace | None
 
 
 class MoveKey(NamedTuple):
-    """The pod waits for something else, or not any more."""
+    """The pod has another key in an index, or none any more."""
 
-    before: tuple[bytes, ...]
-    after: tuple[bytes, ...]
-
-
-class MoveExceeding(NamedTuple):
-    """The pod waits for room in a quota with what it asks, or not any more."""
-
+    listed: KeyIndex
     before: tuple[bytes, ...]
     after: tuple[bytes, ...]
 
 
 Effect: TypeAlias = (
-    HavePart
-    | Reserve
-    | GiveBack
-    | LoseDevices
-    | Keep
-    | Expect
-    | LookAgain
-    | MovePlace
-    | MoveQuestion
-    | MoveUnasked
-    | MoveKey
-    | MoveExceeding
+    HavePart | Reserve | GiveBack | LoseDevices | Keep | Expect | LookAgain | MovePlace | MoveKey
 )
 
 
@@ -185,25 +161,26 @@ def _follow_kept(before: Record, after: Record, effects: list[Effect]) -> None:
 def _follow_waiting(before: Record, after: Record, effects: list[Effect]) -> None:
     places = [each.waiting.place if each.waiting else None for each in (before, after)]
     if places[0] != places[1]:
-        effects.append(MovePlace(*places))
-    keys = [(each.key,) if each.waiting else () for each in (before, after)]
-    if keys[0] != keys[1]:
-        effects.append(MoveKey(*keys))
-    keys = [
-        (each.key,) if each.waiting and each.waiting.exceeds else () for each in (before, after)
-    ]
-    if keys[0] != keys[1]:
-        effects.append(MoveExceeding(*keys))
+        effects.append(MovePlace("waiting", *places))
+    for index in KEY_INDEXES:
+        keys = [_keys_in(index, each) for each in (before, after)]
+        if keys[0] != keys[1]:
+            effects.append(MoveKey(index, *keys))
+
+
+def _keys_in(index: KeyIndex, record: Record) -> tuple[bytes, ...]:
+    waiting = record.waiting
+    return (record.key,) if waiting and (index == "alike" or waiting.exceeds) else ()
 
 
 def _follow_questions(before: Record, after: Record, effects: list[Effect]) -> None:
     places = [place_of_question(each) for each in (before, after)]
     is_same = before.victims is after.victims and before.victim_pause is after.victim_pause
     if places[0] != places[1] or not (is_same or places[1] is None):
-        effects.append(MoveQuestion(*places))
+        effects.append(MovePlace("asking", *places))
     places = [place_of_unasked(each) for each in (before, after)]
     if places[0] != places[1]:
-        effects.append(MoveUnasked(*places))
+        effects.append(MovePlace("unasked", *places))
 
 
 def place_of_question(record: Record) -> WaitingPlace | None:

@@ -241,8 +241,8 @@ def test_what_follows_from_a_move_is_data_and_in_order() -> None:
         HavePart("devices", has=True),
         Reserve(reserved),
         LookAgain("devices", DEVICES.until),
-        MovePlace(waiting.place, None),
-        MoveKey((b"key",), ()),
+        MovePlace("waiting", waiting.place, None),
+        MoveKey("alike", (b"key",), ()),
         LookAgain("device pause", None),
         LookAgain("victim pause", None),
     ]
