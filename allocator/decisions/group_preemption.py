@@ -24,7 +24,6 @@ from allocator.decisions.quota import QuotaRoom, QuotaSelection
 from allocator.decisions.shortlist import FittingNode
 from allocator.decisions.victims import VictimSearch
 from allocator.scheduler.protocol import Eviction, PreemptReply, PreemptRequest, shorten_message
-from allocator.state.group_holds import GroupHolds
 from allocator.state.preemptors import MAX_PREEMPTORS
 from allocator.state.record_states import RecordEvent
 from allocator.state.records import DeviceVictims, PodRequest
@@ -43,10 +42,10 @@ _CONTINUES: Final = "the search for pods to evict for the group continues"
 class GroupPreemption:
     """Preemption for the devices of groups."""
 
-    def __init__(self, basis: Basis, preemption: DevicePreemption, holds: GroupHolds) -> None:
+    def __init__(self, basis: Basis, preemption: DevicePreemption) -> None:
         self._basis, self._state, self._preemptors = basis, basis.state, basis.preemptors
         self._requests, self._groups = basis.requests, basis.groups
-        self._preemption, self._holds = preemption, holds
+        self._preemption = preemption
 
     def find_wait(self, question: GroupQuestion) -> Reason | None:
         """Return which devices are being released for the group."""

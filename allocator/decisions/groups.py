@@ -76,7 +76,7 @@ class GroupDecisions:
         self._groups, self._preemptors = basis.groups, basis.preemptors
         self.holds = GroupHolds(basis.state, basis.reserved)
         self.interrupted = InterruptedGroups(basis.groups)
-        self._victims = GroupPreemption(basis, preemption, self.holds)
+        self._victims = GroupPreemption(basis, preemption)
 
     # --- groups that a change of the leader has interrupted ---
 

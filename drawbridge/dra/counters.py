@@ -84,14 +84,6 @@ def charge(counters: Counters, consumed: ConsumedCounters) -> Counters | Shortag
     return Counters(left)
 
 
-def release(counters: Counters, consumed: ConsumedCounters) -> Counters:
-    """Return the counters with the amounts of a device added back."""
-    left = dict(counters.remaining)
-    _subtract(left, {key: -amount for key, amount in consumed.items()})
-    affected = counters.over_committed.union(consumed)
-    return Counters(left, frozenset(key for key in affected if left.get(key, 0) < 0))
-
-
 def unknown_counters(device: Device, sets: Mapping[str, CounterSet]) -> Iterator[tuple[int, str]]:
     """Yield the unknown counters that a device consumes, with the index of the entry.
 

@@ -4,12 +4,11 @@ Shows the devices that the scheduler sees on a node, and the reason why a pool i
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
 from drawbridge.dra import attributes
-from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.counted import count_noun
 from drawbridge.dra.device import Device
 from drawbridge.dra.generations import current_parts
@@ -186,16 +185,3 @@ def _state(pool: Pool) -> str:
 def _state_texts(states: dict[str, int]) -> Iterator[str]:
     for state, number in sorted(states.items()):
         yield state if len(states) == 1 else f"{state} (on {count_noun(number, 'node')})"
-
-
-def class_table(
-    device_classes: Iterable[DeviceClass], counted: Mapping[str, str]
-) -> list[list[str]]:
-    """Return the table of all classes; `counted` has the number of devices of each class."""
-    rows = [["CLASS", "EXTENDED RESOURCE", "DEVICES", "SELECTORS"]]
-    for device_class in sorted(device_classes, key=lambda one: one.metadata.name):
-        texts = [" ".join(s.cel.expression.split()) for s in device_class.spec.selectors if s.cel]
-        extended = device_class.spec.extended_resource_name or "-"
-        name, selectors = device_class.metadata.name, " and ".join(texts) or "any device"
-        rows.append([name, extended, counted.get(name, "?"), selectors])
-    return rows

@@ -77,11 +77,6 @@ class NodeView:
         declared = OPTIONAL_OPERATIONS in self.node.declared_features
         return self.gates.optional_node_operations and declared
 
-    @property
-    def invalid(self) -> Pool | None:
-        """The first invalid pool, if any."""
-        return next((pool for pool in self.pools if pool.invalid), None)
-
     def counters(self, pool: PoolID) -> Counters:
         """Return the counters that the allocated devices of a pool leave."""
         return self.memo.baseline(self.by_id[pool], self.uses[pool]).counters

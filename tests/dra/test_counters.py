@@ -13,7 +13,6 @@ from drawbridge.dra.counters import (
     available_counters,
     charge,
     consumed_counters,
-    release,
     unknown_counters,
 )
 from drawbridge.dra.device import Counter, CounterSet, CounterUse, Device
@@ -82,10 +81,9 @@ def test_charging_does_not_change_the_old_state() -> None:
     assert isinstance(after, Counters)
     assert isinstance(charge(after, two), Shortage)
     assert charge(before, two) == after
-    assert release(after, two) == before
 
 
-def test_releasing_restores_only_the_over_committed_counter() -> None:
+def test_counters_are_over_committed_from_the_start_or_by_devices() -> None:
     sets = {
         "gpu": CounterSet("gpu", counters({"memory": 1})),
         "link": CounterSet("link", counters({"lanes": -1})),
@@ -93,7 +91,6 @@ def test_releasing_restores_only_the_over_committed_counter() -> None:
     big = device("a", {"gpu": {"memory": 5}})
     state = available_counters(sets, [big], {"a"})
     assert state.over_committed == {("gpu", "memory"), ("link", "lanes")}
-    assert release(state, consumed_counters(big)).over_committed == {("link", "lanes")}
 
 
 SETS = st.dictionaries(

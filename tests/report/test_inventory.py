@@ -3,11 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from drawbridge.dra.classes import DeviceClass, read_class
 from drawbridge.dra.inventory import build_inventory
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice, read_slice
-from drawbridge.report.inventory import class_table, draw_node, pool_table
+from drawbridge.report.inventory import draw_node, pool_table
 from drawbridge.report.tables import ASCII, UNICODE, Branch, align_columns, draw_tree
 from tests.tables import every_row, read_yaml
 
@@ -54,22 +53,6 @@ def test_a_pool_in_different_states_has_the_number_of_nodes_for_each() -> None:
     clash = build_inventory(slices([{**spec, "nodeName": "a"}, {**spec, "allNodes": True}]))
     (_, row) = pool_table(clash, [Node("a"), Node("b"), Node("c")])
     assert row[-1] == ("complete (on 2 nodes); invalid, device x appears twice (on 1 node)")
-
-
-def read(name: str, **spec: object) -> DeviceClass:
-    made = read_class({"metadata": {"name": name}, "spec": spec})
-    assert isinstance(made, DeviceClass)
-    return made
-
-
-def test_classes_are_sorted_by_name_with_selectors_on_one_line() -> None:
-    cel = [{"cel": {"expression": "device.driver ==\n  'd'"}}, {"cel": {"expression": "true"}}]
-    offered = [read("b", selectors=cel), read("a", extendedResourceName="example.com/gpu")]
-    assert align_columns(class_table(offered, {"b": "12"})) == [
-        "CLASS  EXTENDED RESOURCE  DEVICES  SELECTORS",
-        "a      example.com/gpu    ?        any device",
-        "b      -                  12       device.driver == 'd' and true",
-    ]
 
 
 def test_a_tree_can_be_drawn_in_unicode_or_ascii() -> None:

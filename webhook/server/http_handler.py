@@ -89,7 +89,6 @@ class AdmissionHTTPHandler:
         self.closing = False
         self._endpoints = endpoints
         self._check_ready = check_ready
-        self._limits = limits
         self._routes: dict[str, _Route] = {}
         self._running = dict.fromkeys((*(each.webhook for each in endpoints.values()), _UNKNOWN), 0)
         for webhook in self._running:
