@@ -6,7 +6,7 @@ again when either changes. The state reads no clock: penalties have the caller's
 
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import count
 from typing import Any, Final, TypeAlias
 
@@ -95,9 +95,9 @@ class AllocatorState:
         # The pool of others that was read last, from its slices.
         self._last_read: tuple[tuple[PoolID, tuple[Slice, ...]], PublishedPool | None] | None = None
         self.unfenced: Mapping[PoolID, str] = {}  # the nodes of pools that lack only their fence
-        self._owned: dict[PoolID, str | None] = {}  # with the node of a pool that names one
-        self._owned_on: dict[str | None, int] = {}
-        self._names: list[str] = []
+        self._owned: dict[PoolID, str] = {}  # with its node
+        self._owned_on: Index[str, PoolID] = Index()
+        self.nodes_with_pools: Final[list[str]] = []  # those that have owned pools, sorted
         self._uids: Index[str, str] = Index()  # of each name, also until a deletion is told
         self._allocated: list[tuple[str, str]] = []  # sorted names, with the UIDs
         # Claims that were allocated since somebody asked.
@@ -335,17 +335,24 @@ class AllocatorState:
 
     def _decide_owner(self, pool: PoolID) -> None:
         """Give the slices of an owned pool to the planner, and take those of others back."""
-        slices, owned = self._slices.get(pool, {}), self.owns(pool)
-        local = find_local_pool(pool, slices.values())
-        node, members = (local.node, local.slices) if local else (None, tuple(slices.values()))
-        self._use_slices(pool, members if owned else ())
-        if owned and pool in self._owned and self._owned[pool] == node:
+        local = find_local_pool(pool, self._slices.get(pool, {}).values())
+        owned = local if local is not None and self.owns(pool) else None
+        self._use_slices(pool, owned.slices if owned else ())
+        before, node = self._owned.get(pool), owned.node if owned else None
+        if node == before:
             return
-        if pool in self._owned:
-            self._remove_owned_pool(self._owned.pop(pool))
-        if owned:
+        if before is not None:
+            self._owned_on.move(pool, (before,), ())
+            if before not in self._owned_on:
+                self.changes.add(None)
+                del self.nodes_with_pools[bisect_left(self.nodes_with_pools, before)]
+            del self._owned[pool]
+        if node is not None:
+            if node not in self._owned_on:
+                self.changes.add(None)  # the list of nodes changes
+                insort(self.nodes_with_pools, node)
+            self._owned_on.move(pool, (), (node,))
             self._owned[pool] = node
-            self._add_owned_pool(node)
             # Of large pools of others, it is not known what their devices publish.
             self._charge_again(pool)
 
@@ -358,26 +365,6 @@ class AllocatorState:
         for resource_slice in members:
             if self.planner.update(resource_slice):
                 self.changes.add(resource_slice.node_name)
-
-    def _add_owned_pool(self, node: str | None) -> None:
-        self._owned_on[node] = self._owned_on.get(node, 0) + 1
-        if self._owned_on[node] == 1:
-            self.changes.add(None)  # the list of nodes changes
-            if node is not None:
-                insort(self._names, node)
-
-    def _remove_owned_pool(self, node: str | None) -> None:
-        self._owned_on[node] -= 1
-        if not self._owned_on[node]:
-            self.changes.add(None)
-            del self._owned_on[node]
-            if node is not None:
-                del self._names[bisect_left(self._names, node)]
-
-    @property
-    def nodes_with_pools(self) -> Sequence[str]:
-        """The nodes that can have owned devices, in a stable order."""
-        return self._names if not self._owned_on.get(None) else sorted(self.planner.nodes)
 
     def find_pool(self, pool: PoolID) -> PublishedPool | None:
         """Return a pool as it is published, owned or not.
@@ -407,9 +394,7 @@ class AllocatorState:
         counts, or that with the name of the pool.
         """
         is_owned = device.pool in self._owned
-        node = self._owned[device.pool] if is_owned else allocated_on or device.pool.name
-        if node is None:
-            return True
+        node = self._owned.get(device.pool) or allocated_on or device.pool.name
         local = self.planner.nodes.get(node)
         if local is None or any(taint.key == OUT_OF_SERVICE for taint in local.taints):
             return False
