@@ -233,6 +233,8 @@ class AllocatorState:
         ended = after if after and _has_ended(after) else None
         for each in filter(None, (gone, ended)):
             self.vanished.follow_pod(each.metadata.uid)
+        if after and after.release and (before is None or before.release != after.release):
+            self.vanished.follow_release(after.metadata.uid)
         for claim in left:
             self.vanished.follow_user(uid, claim, self.ledger.claims.get(uid_of(claim)))
         if before is not None and not before.spec.resource_claims and not _has_ended(before):

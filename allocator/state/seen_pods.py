@@ -257,7 +257,7 @@ class SeenPods:
         is_current = (
             released is None
             or self._unused.get(released.metadata.uid) == released.metadata.resource_version
-            or self.get(uid).release == describe_release(released)
+            or self.get(uid).release == release_of(released)
         )
         return self._find_unconfirmed(uid, is_current=is_current)
 
@@ -331,14 +331,18 @@ class SeenPods:
         return tuple(self._claims_of.get(uid))
 
 
-def describe_release(claim: Claim) -> str:
-    """Return the text of a release in the condition of a pod.
+def release_of(claim: Claim) -> str:
+    """Return the text of the release of a claim that is still allocated."""
+    return describe_release(name_of(claim), claim.metadata.resource_version)
+
+
+def describe_release(claim: str, version: str) -> str:
+    """Return the text of the release of a claim, by name, in the condition of a pod.
 
     It names the version of the claim. Each binding of the pod follows a write of the claim, so the
     text is another one if a binding was sent since it was written.
     """
-    about = f"{name_of(claim)} at version {claim.metadata.resource_version}"
-    return f"the allocation of claim {about} is being released"
+    return f"the allocation of claim {claim} at version {version} is being released"
 
 
 def _read_consumers(claim: Claim | None) -> tuple[str, ...]:

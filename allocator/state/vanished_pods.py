@@ -27,7 +27,7 @@ from typing import Final, NamedTuple
 
 from allocator.state.index import Index
 from allocator.state.reports import ClaimFinding, Report
-from allocator.state.seen_pods import SeenPods
+from allocator.state.seen_pods import SeenPods, describe_release, release_of
 from allocator.state.wheel import Wheel
 from drawbridge.agreement.allocator_codes import DEVICES_MAY_BE_IN_USE
 from drawbridge.dra.allocation import AllocatedDevices, Allocation
@@ -146,15 +146,15 @@ class VanishedPods:
     def _find_consumers(self, claim: Claim, *, is_released: bool) -> set[str]:
         """Return for which pods a claim is reserved, which is now `is_released` or not.
 
-        The pods of a group are those that name its claim. The group itself counts, as a pod that
-        was never seen, if none of them was seen.
+        The pods of a group are those that name its claim. If none of them was seen, the release
+        counts as a pod that was never seen, until a pod shows that an allocator released it.
         """
         consumers = claim.status.reserved_for
         pods = {each.uid for each in consumers if each.is_pod}
-        groups = {each.uid for each in consumers if each.is_pod_group} if is_released else set()
-        if groups:
+        if is_released and any(each.is_pod_group for each in consumers):
             users = {uid for _, uid in self._pods.users_of(name_of(claim))}
-            pods |= users if users or uid_of(claim) in self._left else groups
+            is_known = users or uid_of(claim) in self._left
+            pods |= users if is_known else {release_of(claim)}
         return pods
 
     def _extend(
@@ -186,15 +186,28 @@ class VanishedPods:
 
     def follow_pod(self, uid: str) -> None:
         """Keep nothing for a pod whose end is confirmed now."""
-        if uid not in self._of_pods or self._pods.find_unconfirmed(uid) is not None:
+        if uid in self._of_pods and self._pods.find_unconfirmed(uid) is None:
+            for claim in tuple(self._of_pods.get(uid)):
+                self._leave_out(claim, uid)
+
+    def follow_release(self, uid: str) -> None:
+        """Keep nothing of what was released before the pod was seen for which that was done."""
+        shown = self._pods.get(uid).release
+        if self._pods.find_unconfirmed(uid) is not None:
             return
-        for claim in tuple(self._of_pods.get(uid)):
-            kept = self.claims[claim]
-            if pods := kept.pods - {uid}:
-                self.claims[claim] = kept._replace(pods=pods)
-                self._of_pods.move(claim, (uid,), ())
-            else:
-                self._release(claim)
+        for user in (uid, shown):
+            for claim in tuple(self._of_pods.get(user)):
+                version = claim.partition("@")[2]
+                if describe_release(self.claims[claim].name, version) == shown:
+                    self._leave_out(claim, user)
+
+    def _leave_out(self, claim: str, user: str) -> None:
+        kept = self.claims[claim]
+        if pods := kept.pods - {user}:
+            self.claims[claim] = kept._replace(pods=pods)
+            self._of_pods.move(claim, (user,), ())
+        else:
+            self._release(claim)
 
     def note_change(self, *places: PoolID | str) -> None:
         """Look again at what is kept of pools or on nodes, by name, when the clock is read."""

@@ -6,7 +6,7 @@ from typing import Final, Protocol
 import msgspec
 
 from allocator.state.large_pods import PodReader
-from allocator.state.seen_pods import describe_release
+from allocator.state.seen_pods import release_of
 from allocator.writes.cluster_writes import (
     FINALIZER,
     Check,
@@ -214,7 +214,7 @@ class ApiServerWrites:
             "type": RELEASED_CONDITION,
             "status": "True",
             "reason": "AllocationReleased",
-            "message": describe_release(claim),
+            "message": release_of(claim),
         }
         try:
             changed = await self._pods.write_conditions(

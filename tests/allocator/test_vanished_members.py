@@ -8,7 +8,14 @@ from allocator.state.cluster_state import AllocatorState
 from drawbridge.dra.claim import Claim
 from drawbridge.ledger.pods import Pod
 from tests.allocator.clusters import allocation_on, as_claim, claim, pod
-from tests.allocator.test_vanished_pods import RELEASED, SECONDS, is_free, running, state_with
+from tests.allocator.test_vanished_pods import (
+    RELEASED,
+    SECONDS,
+    is_free,
+    running,
+    showing,
+    state_with,
+)
 from tests.tables import every_row
 
 GROUP = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "uid-g"}
@@ -71,6 +78,18 @@ def test_what_a_member_used_is_free_after_its_time() -> None:
     assert not is_free(state)
     state.vanished.observe_time(100.0 + 30 + SECONDS)
     assert is_free(state)
+
+
+@every_row(("version", "free"), [(1, True), (2, False)])
+def test_a_member_that_is_seen_later_shows_that_nobody_used_the_claim(
+    version: int,
+    free: bool,  # noqa: FBT001  # a column
+) -> None:
+    state, _ = with_members()
+    state.apply(of_group(), RELEASED)
+    assert not is_free(state)
+    state.apply(None, showing(of_group(version=version)))
+    assert is_free(state) is free
 
 
 @pytest.mark.parametrize("gone", [as_claim(claim("c", version=3)), None])

@@ -11,7 +11,7 @@ from allocator.state.caches import without_unused_parts
 from allocator.state.cluster_state import OUT_OF_SERVICE, AllocatorState
 from allocator.state.live_state import Inputs, make_state
 from allocator.state.reports import ClaimFinding
-from allocator.state.seen_pods import describe_release
+from allocator.state.seen_pods import release_of
 from drawbridge.api_error import ApiError
 from drawbridge.config.accept import accept_configuration
 from drawbridge.config.model import Configuration
@@ -240,13 +240,40 @@ def test_what_this_process_releases_itself_is_free_at_once(version: str) -> None
     assert is_free(state) is (version == "1")
 
 
+def showing(claim: Claim, node: str = "") -> Pod:
+    """Return a pod for which an allocator has released a claim."""
+    told = PodCondition("drawbridge.dev/released", message=release_of(claim))
+    shown = replace(pod("p", "c", node=node), status=PodStatus(conditions=(told,)))
+    return without_unused_parts(shown)
+
+
 def test_what_the_condition_of_a_pod_says_is_released_is_free_at_once() -> None:
     """Another process has released it, after it has asked for the node of the pod."""
-    told = PodCondition("drawbridge.dev/released", message=describe_release(allocated("p")))
-    released = without_unused_parts(replace(pod("p", "c"), status=PodStatus(conditions=(told,))))
-    state = state_with(released, allocated("p"))
+    state = state_with(showing(allocated("p")), allocated("p"))
     state.apply(allocated("p"), RELEASED)
     assert is_free(state)
+
+
+@every_row(
+    ("shown", "free"),
+    [
+        ((UNBOUND, showing(allocated("p"))), True),
+        ((UNBOUND, showing(allocated("p", version=2))), False),  # a release of another time
+        ((UNBOUND, showing(allocated("p"), node="n1")), False),
+        ((UNBOUND,), False),
+    ],
+)
+def test_a_pod_that_is_seen_after_the_release_of_its_claim_can_show_that_nobody_used_it(
+    shown: tuple[Pod, ...],
+    free: bool,  # noqa: FBT001  # a column
+) -> None:
+    state, before = state_with(allocated("p")), None
+    state.apply(allocated("p"), RELEASED)
+    for after in shown:
+        assert not is_free(state)
+        state.apply(before, after)
+        before = after
+    assert is_free(state) is free
 
 
 def test_a_release_that_failed_says_nothing_of_a_later_one() -> None:
