@@ -5,6 +5,7 @@ capacity takes a whole device. The server version only tells the default gates.
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
@@ -12,6 +13,7 @@ from typing import Final
 import msgspec
 
 from controller.protocols import ObjectReference, ObjectStore, Reporter, Unstructured
+from controller.reconcile import process_each
 from drawbridge.agreement import operation_codes
 from drawbridge.api_error import ApiError
 from drawbridge.documents.paths import get_value
@@ -24,6 +26,14 @@ from drawbridge.names import PROBE_ANNOTATION, PROBE_TEMPLATE
 NAME: Final = "probe"
 _CLASS: Final = "drawbridge-probe"
 _INVALID: Final = 422
+# What the API server says if an authorizer refuses a request. It does not see the fields.
+_NO_RIGHT: Final = "cannot create resource"
+# What it says for a webhook or a ValidatingAdmissionPolicy, which can have any code.
+_DENIED: Final = ("denied the request", "denied request")
+# A policy that is being replaced can refuse a probe for a moment.
+ENOUGH_REFUSALS: Final = 3
+# The answers of a run that failed count for so long: two of the longest pauses between runs.
+_RUN_SECONDS: Final = 120.0
 # While API servers of two versions share an address, each request can meet another one. What the
 # last runs have in common, at two a minute, is what both do.
 COMPARED_RUNS: Final = 10
@@ -109,11 +119,17 @@ def is_field_stored(probe: FieldProbe, response: Unstructured) -> bool:
 def interpret_rejection(probe: FieldProbe, error: ApiError) -> bool | None:
     """Whether a rejection shows that the server stores the field; None if it does not tell.
 
-    Only validation misses a field. Rights, quotas and webhooks are independent of it, and change.
+    Only validation misses a field. Rights, quotas and policies are independent of it, and change.
     """
     if any(word in error.message for word in probe.known_words):
         return True
-    return False if probe.required and error.code == _INVALID else None
+    is_validation = error.code == _INVALID and not any(word in error.message for word in _DENIED)
+    return False if probe.required and is_validation else None
+
+
+def is_denied(error: ApiError) -> bool:
+    """Whether admission refused a probe; a right that is missing refuses all requests alike."""
+    return error.refused and _NO_RIGHT not in error.message
 
 
 def infer_gates(version: str, stored_fields: tuple[str, ...] | None = None) -> tuple[Gates, bool]:
@@ -150,6 +166,8 @@ class FieldProbeReconciler:
     It runs often, because an API server that restarts with a disabled gate drops a field that it
     stored before. Until a probe detects this, a pod that requests a part of a device gets a whole
     device. What a server does not store counts at once, and what it stores after some runs.
+
+    A probe that admission refuses says nothing about its field: the last answer goes on to count.
     """
 
     name = NAME
@@ -159,16 +177,23 @@ class FieldProbeReconciler:
         templates: ObjectStore,
         read_version: Callable[[], Awaitable[str]],
         reporter: Reporter,
+        elapsed: Callable[[], float] = time.monotonic,
     ) -> None:
         self.support: ServerSupport | None = None
         self.listener: Callable[[], None] = lambda: None
         self._templates = templates
         self._read_version = read_version
         self._reporter = reporter
+        self._elapsed = elapsed
         self._findings: tuple[Finding, ...] = ()
-        self._runs: deque[tuple[str, frozenset[str]]] = deque(maxlen=COMPARED_RUNS)
-        # Of a run that failed: the next one goes on, because an API server can fail often.
-        self._answers: dict[str, tuple[bool, Finding | None]] = {}
+        # Of the last runs; a run that failed goes on in the next one.
+        self._versions: deque[str] = deque(maxlen=COMPARED_RUNS)
+        self._answers: dict[str, deque[bool]] = {}
+        # Since the last answer of a probe: how often it was refused, and why.
+        self._refusals: dict[str, tuple[int, str]] = {}
+        # What the run has still to probe, because an API server can fail often.
+        self._left: set[str] = set()
+        self._began = 0.0
         self._probed = asyncio.Event()
 
     async def wait_for_support(self) -> ServerSupport:
@@ -179,18 +204,58 @@ class FieldProbeReconciler:
         return self.support
 
     async def reconcile(self) -> None:
-        """Probe all fields; propagates API errors."""
-        read_version = await self._read_version()
-        for name in FIELD_PROBES:
-            if name not in self._answers:
-                self._answers[name] = await self._probe(name)
-        answers, self._answers = self._answers, {}
-        findings = [finding for _, finding in answers.values() if finding]
-        stored = frozenset(name for name, (is_stored, _) in answers.items() if is_stored)
-        self._runs.append((read_version, stored))
-        versions, fields = zip(*self._runs, strict=True)
-        version = min(versions, key=nearest_version)
-        stored_fields = tuple(sorted(frozenset.intersection(*fields)))
+        """Probe all fields, or those that a failed run left; propagates API errors at the end."""
+        self._note_version(await self._read_version())
+        try:
+            await process_each([name for name in FIELD_PROBES if name in self._left], self._probe)
+        finally:
+            self._conclude()
+
+    def _note_version(self, version: str) -> None:
+        """Go on with a run that failed lately, or begin one."""
+        now = self._elapsed()
+        if self._left and now - self._began <= _RUN_SECONDS:
+            self._versions[-1] = min(self._versions[-1], version, key=nearest_version)
+            return
+        self._left, self._began = set(FIELD_PROBES), now
+        self._versions.append(version)
+
+    async def _probe(self, name: str) -> None:
+        """Note the answer of one probe; raises what says nothing about the field."""
+        probe = FIELD_PROBES[name]
+        is_stored: bool | None
+        try:
+            response = await self._templates.create(probe_template(probe), dry_run=True)
+            is_stored = is_field_stored(probe, response)
+        except ApiError as error:
+            is_stored = interpret_rejection(probe, error)
+            if is_stored is None and not self._note_refusal(name, error):
+                raise
+        if is_stored is not None:
+            self._answers.setdefault(name, deque(maxlen=COMPARED_RUNS)).append(is_stored)
+            self._refusals.pop(name, None)
+        self._left.discard(name)
+
+    def _note_refusal(self, name: str, error: ApiError) -> bool:
+        """Return whether admission has refused a probe so often that no answer is to come."""
+        if not is_denied(error):
+            return False
+        times, _ = self._refusals.get(name, (0, ""))
+        self._refusals[name] = times + 1, f"{error}"
+        return times + 1 >= ENOUGH_REFUSALS
+
+    def _conclude(self) -> None:
+        """Report refusals, and publish what the answers say once each probe has one."""
+        findings = [
+            operation_codes.PROBE_REFUSED.at(name, f"{name}: {reason}")
+            for name, (times, reason) in self._refusals.items()
+            if times >= ENOUGH_REFUSALS
+        ]
+        if self._left and self.support is None:
+            self._report(tuple(findings))
+            return
+        version = min(self._versions, key=nearest_version)
+        stored_fields = tuple(sorted(name for name, told in self._answers.items() if all(told)))
         inferred, is_known = infer_gates(version, stored_fields)
         if not is_known:
             message = (
@@ -202,25 +267,10 @@ class FieldProbeReconciler:
         before = self.support
         self.support = ServerSupport(version, stored_fields, inferred)
         self._probed.set()
-        self._reporter.count(NAME, "probed")
+        if not self._left:
+            self._reporter.count(NAME, "probed")
         if self.support != before:
             self.listener()
-
-    async def _probe(self, name: str) -> tuple[bool, Finding | None]:
-        probe = FIELD_PROBES[name]
-        try:
-            response = await self._templates.create(probe_template(probe), dry_run=True)
-        except ApiError as error:
-            is_stored = interpret_rejection(probe, error)
-            if is_stored is None and error.code != _INVALID:
-                raise
-            finding = (
-                operation_codes.PROBE_REFUSED.at(name, f"{name}: {error}")
-                if is_stored is None
-                else None
-            )
-            return bool(is_stored), finding
-        return is_field_stored(probe, response), None
 
     def _report(self, findings: tuple[Finding, ...]) -> None:
         reference = ObjectReference(

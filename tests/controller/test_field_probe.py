@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import copy
+import datetime as dt
 import itertools
 from collections.abc import Callable
 
@@ -10,6 +11,7 @@ import pytest
 
 from controller.field_probe import (
     COMPARED_RUNS,
+    ENOUGH_REFUSALS,
     FIELD_PROBES,
     FieldProbeReconciler,
     ServerSupport,
@@ -20,7 +22,7 @@ from controller.watched_objects import PartialObject
 from drawbridge.api_error import ApiError
 from drawbridge.facts.gather import GATE_OF_FIELD, describe_cluster
 from tests.cluster.memory_store import MemoryStore
-from tests.controller.harness import FakeReporter
+from tests.controller.harness import FakeClock, FakeReporter
 from tests.tables import every_row
 
 ALL = tuple(sorted(FIELD_PROBES))
@@ -33,7 +35,10 @@ class Scene:
         self.templates, self.reporter = MemoryStore(PartialObject), FakeReporter()
         self.version = version
         self.templates.admit = lambda value: drop_fields(value, dropped)
-        self.reconciler = FieldProbeReconciler(self.templates, self._version, self.reporter)
+        self.clock = FakeClock()
+        self.reconciler = FieldProbeReconciler(
+            self.templates, self._version, self.reporter, self.clock.elapsed
+        )
 
     async def _version(self) -> str:
         return self.version
@@ -177,9 +182,10 @@ def test_an_answer_that_is_no_validation_drops_no_field(code: int) -> None:
 
     scene.templates.admit = refuse_each_once
     for _ in ALL:
-        with pytest.raises(ApiError):
+        with contextlib.suppress(ApiError):
             scene.reconcile()
     assert scene.reconcile() == ALL
+    assert scene.reporter.codes == []
 
 
 def test_a_run_after_a_failed_one_probes_what_is_left() -> None:
@@ -201,9 +207,106 @@ def test_a_run_after_a_failed_one_probes_what_is_left() -> None:
     assert scene.reconciler.support.stored_fields == ALL
 
 
-def test_an_unrelated_rejection_counts_as_dropped_and_is_reported() -> None:
+NO_RIGHT = (
+    'resourceclaimtemplates.resource.k8s.io is forbidden: User "system:serviceaccount:a:b" cannot '
+    'create resource "resourceclaimtemplates" in API group "resource.k8s.io" in the namespace "a"'
+)
+DENIED = 'admission webhook "validate.example.com" denied the request: no alternatives'
+DENIED_BY_POLICY = "ValidatingAdmissionPolicy 'a' with binding 'b' denied request: no alternatives"
+REFUSALS = ((400, DENIED), (403, DENIED), (422, DENIED), (422, DENIED_BY_POLICY), (409, "exists"))
+
+
+def refuse_alternatives(code: int, message: str) -> Callable[[str, Unstructured], None]:
+    """Return a policy that refuses the probe of alternatives."""
+
+    def refuse(_verb: str, value: Unstructured) -> None:
+        if "firstAvailable" in f"{value['spec']}":
+            raise ApiError(code, "Refused", message)
+
+    return refuse
+
+
+def fail(scene: Scene, times: int) -> None:
+    """Run the reconciler so often; each run fails."""
+    for _ in range(times):
+        with pytest.raises(ApiError):
+            scene.reconcile()
+
+
+@every_row(("code", "message"), REFUSALS)
+def test_a_probe_that_admission_always_refuses_keeps_the_last_answer_of_it(
+    code: int, message: str
+) -> None:
+    scene, results = Scene(), []
+    scene.reconciler.listener = lambda: results.append(scene.reconciler.support)
+    scene.reconcile()
+    scene.templates.before_write = refuse_alternatives(code, message)
+    fail(scene, ENOUGH_REFUSALS - 1)
+    assert scene.reporter.codes == []
+    for _ in range(2 * COMPARED_RUNS):
+        assert scene.reconcile() == ALL
+    assert len(results) == 1
+    assert scene.reporter.codes == ["ProbeRefused"]
+    assert message in scene.reporter.findings[0].message
+    scene.templates.before_write = lambda _verb, _value: None
+    scene.templates.admit = lambda value: drop_fields(value, ("firstAvailable",))
+    assert "firstAvailable" not in scene.reconcile()
+    scene.templates.before_write = refuse_alternatives(code, message)
+    fail(scene, ENOUGH_REFUSALS - 1)
+    for _ in range(2 * COMPARED_RUNS):
+        assert "firstAvailable" not in scene.reconcile()
+
+
+@every_row(("code", "message"), REFUSALS)
+def test_a_new_leader_goes_without_a_field_whose_probe_is_refused_until_it_has_an_answer(
+    code: int, message: str
+) -> None:
+    scene = Scene()
+    scene.templates.before_write = refuse_alternatives(code, message)
+    fail(scene, ENOUGH_REFUSALS - 1)
+    assert scene.reconciler.support is None
+    assert scene.reconcile() == tuple(name for name in ALL if name != "firstAvailable")
+    assert scene.reporter.codes == ["ProbeRefused"]
+    scene.templates.before_write = lambda _verb, _value: None
+    assert scene.reconcile() == ALL
+
+
+def test_a_field_that_is_dropped_counts_while_another_probe_is_refused() -> None:
+    scene = Scene()
+    scene.reconcile()
+    scene.templates.before_write = refuse_alternatives(403, DENIED)
+    scene.templates.admit = lambda value: drop_fields(value, ("exactly.tolerations",))
+    fail(scene, 1)
+    assert scene.reconciler.support is not None
+    assert "exactly.tolerations" not in scene.reconciler.support.stored_fields
+    assert "firstAvailable" in scene.reconciler.support.stored_fields
+
+
+def test_a_right_that_is_missing_for_long_says_nothing_about_fields() -> None:
+    scene = Scene()
+    scene.templates.before_write = failing_with(403, NO_RIGHT)
+    fail(scene, 2 * ENOUGH_REFUSALS)
+    assert scene.reconciler.support is None
+    assert scene.reporter.codes == []
+    scene.templates.before_write = lambda _verb, _value: None
+    assert scene.reconcile() == ALL
+
+
+def test_a_first_result_has_no_answer_from_before_an_outage() -> None:
+    """The API server can come back with other gates."""
+    scene = Scene()
+    scene.templates.before_write = refuse_alternatives(503, "no")
+    fail(scene, 2)
+    scene.templates.before_write = lambda _verb, _value: None
+    scene.templates.admit = lambda value: drop_fields(value, ("exactly.capacity",))
+    scene.clock.now += dt.timedelta(hours=1)
+    assert scene.reconcile() == tuple(name for name in ALL if name != "exactly.capacity")
+
+
+def test_a_policy_that_refuses_all_probes_is_reported_for_each() -> None:
     scene = Scene()
     scene.templates.before_write = failing_with(422, "a policy")
+    fail(scene, ENOUGH_REFUSALS - 1)
     assert scene.reconcile() == ()
     assert set(scene.reporter.codes) == {"ProbeRefused"}
 

@@ -179,7 +179,9 @@ class Network:
             raise UnreachableError(f"{seen.method} {seen.path}: connection refused")
         if _find_until(self.forbidden, who, seen) > now:
             self.count("forbidden request")
-            raise error_from_response(403, {}, encoded(RefusedError(403, "no role").body))
+            verb = "create" if seen.method == "POST" else "use"
+            message = f'User "{who}" cannot {verb} resource "{seen.path}"'  # as RBAC says it
+            raise error_from_response(403, {}, encoded(RefusedError(403, message).body))
 
     async def send(
         self, who: str, front: Front, seen: Seen, runs: Callable[[], bool] = lambda: True
