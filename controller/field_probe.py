@@ -19,7 +19,7 @@ from drawbridge.api_error import ApiError
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.dra.gates import Gates, gates_of_version, nearest_version
-from drawbridge.facts.gather import GATE_OF_FIELD
+from drawbridge.facts.model import GATE_OF_FIELD
 from drawbridge.finding import Finding
 from drawbridge.names import PROBE_ANNOTATION, PROBE_TEMPLATE
 

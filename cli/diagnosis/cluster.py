@@ -34,7 +34,7 @@ from drawbridge.dra.compatibility import UnsetGroups
 from drawbridge.dra.counted import count_noun
 from drawbridge.dra.gates import Gates, gates_of_version
 from drawbridge.dra.inventory import build_inventory
-from drawbridge.facts.gather import GATE_OF_FIELD
+from drawbridge.facts.model import GATE_OF_FIELD
 from drawbridge.finding import Finding, Severity
 from drawbridge.judge.slices.checks import judge_slices
 from drawbridge.judge.slices.classes import judge_classes

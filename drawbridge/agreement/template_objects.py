@@ -10,6 +10,7 @@ from drawbridge.agreement.admission_codes import (
 )
 from drawbridge.documents.paths import Path, format_path
 from drawbridge.documents.values import Value, as_mapping, equal_json
+from drawbridge.facts.model import GATE_OF_FIELD
 from drawbridge.finding import Finding
 from drawbridge.names import MANAGED_BY, USED_ANNOTATION
 from drawbridge.translate.changes.template import (
@@ -25,9 +26,9 @@ def build_refused_finding(name: str, reason: str) -> Finding:
 
 
 def find_changed_field(stored: Mapping[str, Value], template: ClaimTemplate) -> Finding | None:
-    """Return a finding that names the first template field that is not stored as it was sent.
+    """Return a finding that names a template field that is not stored as it was sent.
 
-    The API server drops fields of claims that it does not know, and changes nothing else.
+    The API server drops whole fields behind a feature gate, and changes nothing else.
     """
     if has_same_content(stored, template):
         return None
@@ -35,13 +36,26 @@ def find_changed_field(stored: Mapping[str, Value], template: ClaimTemplate) -> 
         normalize_claim(as_mapping(each.get("spec"))) for each in (template.object, stored)
     )
     different = [*_list_differences(sent, kept, ("spec",))] or [(("metadata",), False)]
-    dropped = (path for path, is_missing in different if is_missing and path[1] == "spec")
+    changed = [path for path, is_missing in different if not (is_missing and _has_gate(path))]
+    field = format_path(changed[0] if changed else different[0][0])
     name = f"ResourceClaimTemplate {template.name}"
-    if path := next(dropped, None):
-        field = format_path(path)
-        return CLAIM_FIELD_DROPPED.at(field, f"{name}: this API server drops the field {field}")
-    field = format_path(different[0][0])
-    return TEMPLATE_CHANGED.at(field, f"{name}: another webhook or a policy changes {field}")
+    if changed:
+        return TEMPLATE_CHANGED.at(field, f"{name}: another webhook or a policy changes {field}")
+    return CLAIM_FIELD_DROPPED.at(field, f"{name}: this API server drops the field {field}")
+
+
+def _has_gate(path: Path) -> bool:
+    """Whether the field at a path of a template is behind a feature gate."""
+    if path[:3] != ("spec", "spec", "devices"):
+        return False
+    match path[3:]:
+        case ("requests", _, "exactly", field) | ("requests", _, "firstAvailable", _, field):
+            return f"exactly.{field}" in GATE_OF_FIELD
+        case ("requests", _, field):
+            return field in GATE_OF_FIELD
+        case ("constraints", _, field):
+            return f"constraints.{field}" in GATE_OF_FIELD
+    return False
 
 
 def _list_differences(sent: Value, stored: Value, path: Path) -> Iterator[tuple[Path, bool]]:

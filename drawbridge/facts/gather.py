@@ -34,6 +34,7 @@ from drawbridge.facts.device_counts import (
 from drawbridge.facts.families import known_families
 from drawbridge.facts.model import (
     DERIVED_FIELD,
+    GATE_OF_FIELD,
     ClassFacts,
     Cluster,
     Driver,
@@ -78,15 +79,6 @@ MAX_TABLE_BYTES: Final = {
 _MAX_ATTRIBUTES: Final = 200
 _MAX_ATTRIBUTES_OF_A_NODE: Final = 32
 _first: Final = itemgetter(0)
-# The feature gate of each optional field of a claim, by the path of the field in a request.
-GATE_OF_FIELD: Final = {
-    "exactly.adminAccess": "admin_access",
-    "firstAvailable": "prioritized_list",
-    "exactly.tolerations": "device_taints",
-    "exactly.capacity": "consumable_capacity",
-    "constraints.distinctAttribute": "consumable_capacity",
-    DERIVED_FIELD: "derived_attributes",
-}
 
 R = TypeVar("R", bound=FactsPart)
 # What is large stays when a table is full. What several nodes have comes before what one node says,

@@ -18,6 +18,15 @@ from drawbridge.names import API_VERSION
 KIND: Final = "Facts"
 # The path of derived attributes in a request (KEP-6080).
 DERIVED_FIELD: Final = "exactly.derivedAttributes"
+# The feature gate of each optional field of a claim, by the path of the field in a request.
+GATE_OF_FIELD: Final = {
+    "exactly.adminAccess": "admin_access",
+    "firstAvailable": "prioritized_list",
+    "exactly.tolerations": "device_taints",
+    "exactly.capacity": "consumable_capacity",
+    "constraints.distinctAttribute": "consumable_capacity",
+    DERIVED_FIELD: "derived_attributes",
+}
 
 
 class FactsPart(

@@ -20,7 +20,8 @@ from controller.field_probe import (
 from controller.protocols import Unstructured
 from controller.watched_objects import PartialObject
 from drawbridge.api_error import ApiError
-from drawbridge.facts.gather import GATE_OF_FIELD, describe_cluster
+from drawbridge.facts.gather import describe_cluster
+from drawbridge.facts.model import GATE_OF_FIELD
 from tests.cluster.memory_store import MemoryStore
 from tests.controller.harness import FakeClock, FakeReporter
 from tests.tables import every_row
