@@ -84,8 +84,8 @@ _EVENTS: Final = {
     TEMPLATE_OUT_OF_SCOPE.name: "out-of-scope",
     TEMPLATE_NOT_REPRODUCED.name: "unknown",
 }
-
-
+# What the API server did to a template, which can end at any time as a rejection does.
+_OF_THE_SERVER: Final = (CLAIM_FIELD_DROPPED.name, TEMPLATE_CHANGED.name)
 _PODS_PER_STEP: Final = 200
 _MAX_ERROR: Final = 200  # characters; a tenant may write what it quotes
 # The time of a pod in a namespace whose pods take long. An ordinary one takes less.
@@ -146,8 +146,8 @@ class MissingTemplateReconciler:
         # Pods whose templates their client may still create: the pod's uid, and until when.
         self._early: dict[NamespacedName, tuple[str, float]] = {}
         # Pods whose templates were created, and that no watch has shown: a restore of etcd can take
-        # them back before that. Also those that the machine has no room for now, which no event
-        # ends. The pod's uid, and when to look again.
+        # them back before that. Also those that the machine has no room for now, or whose templates
+        # the API server would change, which no event ends. The pod's uid, and when to look again.
         self._later: dict[NamespacedName, tuple[str, float]] = {}
         self._checked: dict[NamespacedName, _CheckedTemplate] = {}
         # Pods: the version of the mismatched template that was reported.
@@ -292,7 +292,7 @@ class MissingTemplateReconciler:
         findings = await self._create_missing(pod, missing) if missing else ()
         if findings == ():
             self._early.pop(key, None)
-        if missing and not findings:
+        if missing and all(each.code in _OF_THE_SERVER for each in findings or ()):
             ended = self._elapsed()
             # Pods that take long leave the most time to others.
             pause = _RETRY_SECONDS + _PAUSE_FACTOR * (ended - began)
