@@ -58,6 +58,10 @@ class EventReporter:
         )
         self._recorder.record(finding, involved, action)
 
+    def report_bug(self, reconciler: str, error: Exception) -> None:
+        """Count and log an exception that nothing expects, which ended the work on one object."""
+        _report_bug("unhandled exception; other objects were processed", reconciler, error)
+
     def count(self, reconciler: str, event: str) -> None:
         """Count one event of a reconciler, such as `created`."""
         metrics.CONTROLLER_EVENTS.labels(reconciler, event).inc()
@@ -78,5 +82,9 @@ def report_result(reconciler: str, error: Exception | None) -> None:
         level = logging.DEBUG if isinstance(error, UnreachableError) else logging.WARNING
         log_event(_LOG, level, text, reconciler=reconciler, reason=f"{error}")
     else:
-        metrics.CONTROLLER_PANICS.inc()
-        _LOG.error("%s", text, exc_info=error, extra={"fields": {"reconciler": reconciler}})
+        _report_bug(text, reconciler, error)
+
+
+def _report_bug(text: str, reconciler: str, error: Exception) -> None:
+    metrics.CONTROLLER_PANICS.inc()
+    _LOG.error("%s", text, exc_info=error, extra={"fields": {"reconciler": reconciler}})

@@ -328,6 +328,7 @@ class MissingTemplateReconciler:
         except ForkEndedError as limit:
             return (describe_unfinished(pod.value, missing, f"{limit}"),)
         except Exception as error:  # noqa: BLE001  # a pod with a trap must not fail the run
+            self._reporter.report_bug(NAME, error)
             *_, last = "".join(traceback.format_exception_only(error)).strip().splitlines()
             return (describe_unfinished(pod.value, missing, last[:_MAX_ERROR]),)
         if not rebuilt:

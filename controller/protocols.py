@@ -114,6 +114,9 @@ class Reporter(Protocol):
     def report(self, finding: Finding, reference: ObjectReference, action: str) -> None:
         """Report a finding about an object; does not block."""
 
+    def report_bug(self, reconciler: str, error: Exception) -> None:
+        """Count and log an exception that nothing expects, which ended the work on one object."""
+
     def count(self, reconciler: str, event: str) -> None:
         """Count one event of a reconciler, such as `created`."""
 

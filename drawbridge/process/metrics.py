@@ -150,7 +150,7 @@ CONTROLLER_STEPS: Final = Counter(
 )
 CONTROLLER_PANICS: Final = Counter(
     "drawbridge_controller_panics",
-    "Reconciliations that ended in an unhandled exception.",
+    "Unhandled exceptions: of a run of a reconciler, or of its work on one object.",
     registry=REGISTRY,
 )
 CONTROLLER_EVENTS: Final = Counter(

@@ -17,12 +17,17 @@ from tests.cluster.memory_store import START, MemoryStore
 
 @dataclass
 class FakeReporter:
-    """Records findings, counts and gauges."""
+    """Records findings, bugs, counts and gauges."""
 
     reported: list[tuple[str, ObjectReference]] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     counts: dict[tuple[str, str], int] = field(default_factory=dict)
     gauges: dict[Gauge, float] = field(default_factory=dict)
+    bugs: list[Exception] = field(default_factory=list)
+
+    def report_bug(self, reconciler: str, error: Exception) -> None:
+        assert reconciler
+        self.bugs.append(error)
 
     def report(self, finding: Finding, reference: ObjectReference, action: str) -> None:
         assert action

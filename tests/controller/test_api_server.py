@@ -55,6 +55,16 @@ def sample(name: str, **labels: str) -> float:
     return metrics.REGISTRY.get_sample_value(name, labels) or 0.0
 
 
+def test_an_exception_that_ends_the_work_on_one_object_counts_and_has_a_stack(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bugs = sample("drawbridge_controller_panics_total")
+    EventReporter(FakeRecorder(), Configuration).report_bug("templates", KeyError("oops"))
+    (bug,) = caplog.records
+    assert (bug.levelno, bool(bug.exc_info)) == (logging.ERROR, True)
+    assert sample("drawbridge_controller_panics_total") == bugs + 1
+
+
 def test_an_api_error_logs_a_warning_and_an_unexpected_error_logs_a_stack(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

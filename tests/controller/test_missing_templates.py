@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import datetime as dt
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -379,6 +380,8 @@ def test_a_pod_that_cannot_be_restored_is_reported_and_the_run_succeeds(
     assert finding.code == "TemplateNotReproduced"
     assert "again gives KeyError: 'a bug" in finding.message
     assert len(finding.message) < 500
+    (bug,) = scene.reporter.bugs
+    assert "KeyError: 'a bug" in "".join(traceback.format_exception(bug))
 
 
 @pytest.mark.parametrize(
