@@ -187,10 +187,10 @@ class TemplateCache:
         """Create a template unless it would be stored with other content, which none could use."""
         if self._store.get_cached(*key) is not None:
             return await self._compare_stored(key, template, dry_run=dry_run)
-        if not dry_run and not self._ahead.reserve(*key):
-            return TemplateStatus.PENDING
         value = build_object(template, key[0])
         for is_trial in (True,) if dry_run else (True, False):
+            if not is_trial and not self._ahead.reserve(*key):
+                return TemplateStatus.PENDING
             stored = await self._store.create(key[0], value, dry_run=is_trial)
             if stored is None:
                 return await self._compare_stored(key, template, dry_run=dry_run)

@@ -352,6 +352,15 @@ async def test_the_bound_holds_for_concurrent_requests() -> None:
     assert states.count(TemplateStatus.CREATED) == MAX_AHEAD
 
 
+async def test_a_template_that_is_refused_takes_no_room() -> None:
+    harness = TemplateHarness()
+    harness.store.refusal = "a policy"
+    for count in range(1, MAX_AHEAD + 1):
+        assert isinstance(await harness.ensure(build_template(count)), Finding)
+    harness.store.refusal = ""
+    assert await harness.ensure(build_template(100)) is TemplateStatus.CREATED
+
+
 async def test_a_used_or_deleted_template_makes_room() -> None:
     harness = TemplateHarness()
     for count in range(1, MAX_AHEAD + 1):
