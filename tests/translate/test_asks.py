@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -20,7 +21,7 @@ from drawbridge.translate.legacy.asks import (
     Percent,
     SourceField,
 )
-from drawbridge.translate.legacy.codes import CODES
+from drawbridge.translate.legacy.codes import CODES, INIT_ADDS_UP
 from drawbridge.translate.legacy.dialects.nvidia import mig_profiles
 from drawbridge.translate.legacy.init_containers import share_devices
 from drawbridge.translate.legacy.read import read_pod
@@ -211,30 +212,65 @@ def test_every_device_resource_is_a_source_field_or_has_a_finding(
         assert (part, i, name) in read or f"spec.{part}[{i}].resources.limits[{name}]" in messages
 
 
-counts = st.lists(st.integers(0, 4), min_size=0, max_size=3)
+class Part(NamedTuple):
+    """A container: when it runs, its GPUs, and the memory of each, 0 for whole ones."""
+
+    role: ContainerRole
+    gpus: int
+    memory: int = 0
 
 
-@given(counts, counts, counts)
-def test_the_effective_request_for_whole_devices_is_kept(
-    apps: list[int], inits: list[int], sidecars: list[int]
-) -> None:
-    def build(numbers: list[int], more: Mapping[str, str]) -> YamlValue:
-        limits = [{"nvidia.com/gpu": n} for n in numbers]
-        return [{**one, **more} for one in containers_with(limits)]
+def parts(memory: st.SearchStrategy[int]) -> st.SearchStrategy[list[Part]]:
+    """Draw containers in the order in which they start."""
+    return st.lists(
+        st.builds(Part, st.sampled_from(ContainerRole), st.integers(0, 3), memory), max_size=7
+    ).map(lambda drawn_parts: sorted(drawn_parts, key=lambda part: part.role is ContainerRole.APP))
 
-    pod: YamlValue = {
-        "spec": {
-            "containers": build(apps, {}),
-            "initContainers": build(inits, {}) + build(sidecars, {"restartPolicy": "Always"}),
-        }
-    }
-    asks = read_pod(pod).asks
-    demand = max(max(inits, default=0), sum(apps)) + sum(sidecars)
-    assert sum(ask.count or 0 for ask in asks) == demand
-    for i, number in enumerate(inits):
-        path = ("spec", "initContainers", i)
-        seen = sum(a.count or 0 for a in asks if any(u.path == path for u in a.users))
-        assert seen >= number
+
+def pod_of(containers: list[Part]) -> YamlValue:
+    spec: YamlValue = {"initContainers": [], "containers": []}
+    for i, part in enumerate(containers):
+        limits = {"nvidia.com/gpu": part.gpus}
+        limits |= {"nvidia.com/gpumem": part.memory} if part.memory and part.gpus else {}
+        container: YamlValue = {"name": f"c{i}", "resources": {"limits": limits}}
+        if part.role is ContainerRole.SIDECAR:
+            container["restartPolicy"] = "Always"
+        key = "containers" if part.role is ContainerRole.APP else "initContainers"
+        spec[key].append(container)
+    return {"spec": spec}
+
+
+def upstream_demand(containers: list[Part]) -> int:
+    """Return what the scheduler and the kubelet count, after `PodRequests` of component-helpers."""
+    total = sum(part.gpus for part in containers if part.role is not ContainerRole.INIT)
+    for i, part in enumerate(containers):
+        before = [each.gpus for each in containers[:i] if each.role is ContainerRole.SIDECAR]
+        total = max(total, part.gpus + sum(before))
+    return total
+
+
+@given(parts(st.just(0)))
+@example([Part(ContainerRole.INIT, 2), Part(ContainerRole.SIDECAR, 1), Part(ContainerRole.APP, 1)])
+@example([Part(ContainerRole.SIDECAR, 1), Part(ContainerRole.INIT, 2), Part(ContainerRole.APP, 1)])
+def test_the_effective_request_for_whole_devices_is_kept(containers: list[Part]) -> None:
+    requests = read_pod(pod_of(containers))
+    assert sum(ask.count or 0 for ask in requests.asks) == upstream_demand(containers)
+    assert INIT_ADDS_UP.name not in {finding.code for finding in requests.findings}
+    running: set[str] = set()  # the asks of the sidecars that have started
+    for i, part in enumerate(containers):
+        usable = [ask for ask in requests.asks if any(user.name == f"c{i}" for user in ask.users)]
+        assert sum(ask.count or 0 for ask in usable) >= part.gpus
+        assert running.isdisjoint(ask.name for ask in usable)
+        if part.role is ContainerRole.SIDECAR:
+            running |= {ask.name for ask in usable}
+
+
+@given(parts(st.sampled_from((0, 1000, 2000))))
+def test_devices_beyond_the_effective_request_are_reported(containers: list[Part]) -> None:
+    requests = read_pod(pod_of(containers))
+    total, demand = sum(ask.count or 0 for ask in requests.asks), upstream_demand(containers)
+    assert total >= demand
+    assert total == demand or INIT_ADDS_UP.name in {finding.code for finding in requests.findings}
 
 
 @given(st.integers(1, 8), st.integers(1, 8))

@@ -1,9 +1,10 @@
 """Tests every dialect by tables of cases: a pod, and the asks that are read from it.
 
-A case has `containers` (and `init`, `sidecars`): name to limits; or a complete `pod`; and
-optionally `annotations`, `labels`, `spec`, `legacy` and `targets`. It expects `asks` in one line
-each, `findings` (codes) and optionally `kept`: source fields that stay in the pod, `removed`:
-removed ones, `instead`: values of replaced ones, and `says`: parts of messages.
+A case has `containers` (and `sidecars`, `init` and `late_sidecars`, which start in this order):
+name to limits; or a complete `pod`; and optionally `annotations`, `labels`, `spec`, `legacy` and
+`targets`. It expects `asks` in one line each, `findings` (codes) and optionally `kept`: source
+fields that stay in the pod, `removed`: removed ones, `instead`: values of replaced ones, and
+`says`: parts of messages.
 """
 
 from pathlib import Path
@@ -41,18 +42,18 @@ def build_pod(case: YamlValue) -> YamlValue:
     if "pod" in case:
         return case["pod"]
     spec = dict(case.get("spec", {}))
-    for part, key in (("containers", "containers"), ("sidecars", "initContainers")):
+    for part, key in (
+        ("containers", "containers"),
+        ("sidecars", "initContainers"),
+        ("init", "initContainers"),
+        ("late_sidecars", "initContainers"),
+    ):
         if part in case:
+            always = {"restartPolicy": "Always"} if part.endswith("sidecars") else {}
             spec[key] = [
-                {"name": name, "resources": {"limits": limits}}
-                | ({"restartPolicy": "Always"} if part == "sidecars" else {})
-                for name, limits in case[part].items()
+                *spec.get(key, []),
+                *({"name": n, "resources": {"limits": r}} | always for n, r in case[part].items()),
             ]
-    if "init" in case:
-        spec["initContainers"] = [
-            *spec.get("initContainers", []),
-            *({"name": n, "resources": {"limits": r}} for n, r in case["init"].items()),
-        ]
     metadata = {key: case[key] for key in ("annotations", "labels") if key in case}
     return {"metadata": metadata, "spec": spec}
 

@@ -1,11 +1,12 @@
-"""Lets init containers share the devices of app containers.
+"""Lets init containers share the devices of the containers that start after them.
 
-An init container ends before the app containers start. The effective request of a pod is the larger
-of its largest init container and the sum of its app containers, plus its sidecars. In a claim, an
-init container shares devices by referring to the same request as an app container.
+An init container ends before the next container starts; a sidecar runs as long as the pod. The
+effective request of a pod is the largest of the sum of its app containers and sidecars, and of each
+init container with the sidecars before it. In a claim, an init container shares devices by
+referring to the same request as an app container or a later sidecar.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Final
 
@@ -29,7 +30,7 @@ AskNames = Mapping[str, tuple[str, ...]]
 
 
 class _HeldAsk:
-    """An ask whose devices later init containers can share, with the asks that do."""
+    """An ask whose devices init containers can share, with the asks that do."""
 
     __slots__ = ("ask", "sharing", "users")
 
@@ -42,6 +43,13 @@ class _HeldAsk:
         """Let an init container use the devices as well."""
         self.sharing.append(ask)
         self.users += ask.users
+
+    def is_free_for(self, ask: Ask) -> bool:
+        """Whether no sidecar uses the devices while the init containers of an ask run."""
+        last = max(user.path for user in ask.users)
+        return all(
+            user.role is not ContainerRole.SIDECAR or user.path > last for user in self.ask.users
+        )
 
     def describe_users(self) -> str:
         """Return the names of the containers, the first ones if there are many."""
@@ -64,7 +72,7 @@ _AskPool = dict[object, list[_HeldAsk]]  # by everything but share, count and na
 
 
 def share_devices(asks: Iterable[Ask]) -> tuple[tuple[Ask, ...], AskNames, tuple[Finding, ...]]:
-    """Merge the asks of init containers into those of later containers.
+    """Merge the asks of init containers into those of other containers.
 
     Also returns the names of the asks that each one was merged into: empty if nothing was merged.
     """
@@ -80,21 +88,21 @@ def share_devices(asks: Iterable[Ask]) -> tuple[tuple[Ask, ...], AskNames, tuple
             inits.append((ask, alike))
         else:
             _hold(ask, alike, held, pool)
-    kinds = {each.ask.kind for each in held}
     findings: list[Finding] = []
     merged: dict[str, tuple[str, ...]] = {each.ask.name: (each.ask.name,) for each in held}
     for ask, alike in inits:
-        into, missing, reported = _share(ask, pool.get(alike, ()))
+        free = [each for each in pool.get(alike, ()) if each.is_free_for(ask)]
+        into, missing, reported = _share(ask, free)
         findings += reported
         if missing != 0 and not into:
-            larger, enlarged = _enlarge(ask, pool.get(alike, ()))
+            larger, enlarged = _enlarge(ask, free)
             findings += enlarged
             into += larger
             missing = 0 if larger else missing
         if missing != 0:
-            _hold(replace(ask, count=missing), alike, held, pool)
-            if not into and ask.kind in kinds:
+            if any(_is_left(each, ask, into) for each in held):
                 findings.append(_adds_up(ask))
+            _hold(replace(ask, count=missing), alike, held, pool)
             into.append(ask.name)
         merged[ask.name] = tuple(into)
     return tuple([each.merge() for each in held]), merged, tuple(findings)
@@ -136,8 +144,7 @@ def _enlarge(ask: Ask, candidates: Iterable[_HeldAsk]) -> tuple[list[str], list[
     fitting = (
         (share, held_ask)
         for held_ask in largest_first
-        if not any(user.role is ContainerRole.SIDECAR for user in held_ask.ask.users)
-        and not _is_divided(ask, held_ask.ask)
+        if not _is_divided(ask, held_ask.ask)
         and (share := _larger_share(held_ask.ask.share, ask.share)) is not None
     )
     share, held_ask = next(fitting, (None, None))
@@ -209,9 +216,19 @@ def _satisfies(held: Ask, wanted: Ask) -> bool:
     """Whether the devices of an alike ask satisfy the other, regardless of their count."""
     if held.share is not None and not _share_satisfies(held.share, wanted.share):
         return False
-    if wanted.count is None and held.count is not None:
+    return wanted.count is not None or held.count is None
+
+
+def _is_left(held_ask: _HeldAsk, ask: Ask, into: Sequence[str]) -> bool:
+    """Whether an init container adds devices although it leaves those of a held ask unused.
+
+    An extended resource would not add them. If it shares some devices, the rest adds up only with
+    devices of the same resource.
+    """
+    other = held_ask.ask
+    if other.kind is not ask.kind or other.name in into or not held_ask.is_free_for(ask):
         return False
-    return not any(user.role is ContainerRole.SIDECAR for user in held.users)
+    return not into or not set(ask.resources).isdisjoint(other.resources)
 
 
 def _is_divided(wanted: Ask, held: Ask) -> bool:
@@ -270,6 +287,6 @@ def _adds_up(ask: Ask) -> Finding:
     return INIT_ADDS_UP.at(
         format_path(ask.users[0].path),
         f"init container {ask.users[0].name} requests devices ({', '.join(ask.resources)}) that it "
-        "cannot share with a later container, so the pod holds the devices of both at the same "
+        "cannot share with other containers, so the pod holds the devices of both at the same "
         "time",
     )

@@ -4,6 +4,7 @@ from decimal import Decimal
 from typing import Final
 
 from drawbridge.config.model import Legacy
+from drawbridge.containers import most_at_once
 from drawbridge.translate.legacy.asks import (
     Ask,
     Bytes,
@@ -77,12 +78,11 @@ def _make_share(pod: PodView, size: int) -> DeviceShare:
 
 
 def _sum_amounts(pod: PodView, name: str) -> int:
-    amounts = {role: [0] for role in ContainerRole}
-    for container in pod.containers:
-        if name in container.resources:
-            amounts[container.user.role].append(container.resources[name].amount)
-    inits, apps = max(amounts[ContainerRole.INIT]), sum(amounts[ContainerRole.APP])
-    return max(inits, apps) + sum(amounts[ContainerRole.SIDECAR])
+    return most_at_once(
+        (container.user.role is ContainerRole.INIT, container.resources[name].amount)
+        for container in pod.containers
+        if name in container.resources
+    )
 
 
 def _find_unit(

@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Final
 
 from drawbridge.config.model import Legacy
+from drawbridge.containers import most_at_once
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.asks import (
     NO_REQUESTS,
@@ -80,17 +81,15 @@ class _PodResource:
     def __init__(self, name: str) -> None:
         self.name = name
         self.sources: list[DeviceResource] = []
-        self.apps = self.sidecars = self.inits = self.amount = 0
+        self.needs: list[tuple[bool, int]] = []  # of each container: whether it ends, how much
+
+    @property
+    def amount(self) -> int:
+        return most_at_once(self.needs)
 
     def add(self, resource: DeviceResource, role: ContainerRole) -> None:
         self.sources.append(resource)
-        if role is ContainerRole.INIT:
-            self.inits = max(self.inits, resource.amount)
-        elif role is ContainerRole.SIDECAR:
-            self.sidecars += resource.amount
-        else:
-            self.apps += resource.amount
-        self.amount = max(self.inits, self.apps) + self.sidecars
+        self.needs.append((role is ContainerRole.INIT, resource.amount))
 
     def reject(self, why: str, remedy: str | None = None) -> Finding:
         first = self.sources[0]
