@@ -44,6 +44,7 @@ from drawbridge.translate.changes.codes import CLAIMS_LEFT_TO_SCHEDULER
 from drawbridge.translate.changes.queues import find_kueue_queue
 from drawbridge.translate.changes.template import ClaimTemplate
 from drawbridge.translate.legacy.codes import AMOUNT_UNREADABLE
+from drawbridge.translate.legacy.pod_view import report_rejected_amounts
 from drawbridge.translate.manifests import argo
 from drawbridge.translate.manifests.objects import translate_object
 from drawbridge.translate.manifests.workloads import Place, find_places
@@ -84,6 +85,8 @@ def translate_pods(document: Document, context: TranslationContext) -> PodsOfDoc
     left = [e for e in translated.findings if e.code == CLAIMS_LEFT_TO_SCHEDULER.name]
     pods = []
     for place in places:
+        if is_opted_out(place.pod):
+            errors += move_errors(report_rejected_amounts(place.pod), document, place)
         read = _translate_place(document, place, context, keep=bool(errors))
         if isinstance(read, TranslatedPod):
             pods.append(read)

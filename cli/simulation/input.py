@@ -38,6 +38,7 @@ from drawbridge.ledger.ignored_rules import find_ignored_rules
 from drawbridge.ledger.node_fit import ClusterNodes
 from drawbridge.ledger.planned_holds import PlannedHold
 from drawbridge.ledger.pods import FINISHED, Pod, pod_reader
+from drawbridge.translate.legacy.pod_view import report_rejected_amounts
 from drawbridge.translate.legacy.read import as_created, read_hints, read_pod
 from drawbridge.translate.manifests import argo
 from drawbridge.translate.manifests.replicas import PodCount, count_pods
@@ -229,7 +230,8 @@ def _configuration(
 def _pods(details: ObjectDetails, findings: list[LocatedFinding]) -> Iterator[PodsToPlace]:
     """Yield the pods to place, and the templates of workloads.
 
-    Skips pods of the cluster that have a node: their claims are allocated already.
+    Skips pods of the cluster that have a node: their claims are allocated already. Pods that the
+    API server rejects are not placed.
     """
     reader = pod_reader()
     for number, (document, to_place) in enumerate(details.pods.values(), 1):
@@ -239,7 +241,14 @@ def _pods(details: ObjectDetails, findings: list[LocatedFinding]) -> Iterator[Po
             pod = reader.read(value, ordinal=document.index)
             if isinstance(pod, tuple):
                 findings += [document.locate_finding(_in_workload(each, place)) for each in pod]
-            elif pod.status.phase not in FINISHED and (to_place or _pending(pod)):
+                continue
+            if pod.status.phase in FINISHED or not (to_place or _pending(pod)):
+                continue
+            rejected = tuple(report_rejected_amounts(value))
+            for finding in rejected:
+                about = msgspec.structs.replace(finding, object=document.name)
+                findings.append(document.locate_finding(_in_workload(about, place)))
+            if not rejected:
                 path = "" if place.is_pod else format_path(place.path)
                 ignored = find_ignored_rules(value)
                 named = with_name(pod, number)

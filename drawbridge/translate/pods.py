@@ -12,7 +12,7 @@ import msgspec
 
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.config.model import Configuration, Placement
-from drawbridge.documents.patch import Edit, EditError
+from drawbridge.documents.patch import Edit, EditError, apply_edits
 from drawbridge.documents.values import Value
 from drawbridge.facts import serialized
 from drawbridge.facts.model import Facts
@@ -56,10 +56,10 @@ from drawbridge.translate.decisions.outcome import Outcome, OutcomeCache, resolv
 from drawbridge.translate.decisions.partition_policy import apply_partition_policy
 from drawbridge.translate.legacy import codes as legacy_codes
 from drawbridge.translate.legacy.asks import Ask, PodRequests
-from drawbridge.translate.legacy.codes import HINT_LOST, LABEL_KEPT
+from drawbridge.translate.legacy.codes import HINT_LOST, LABEL_KEPT, REQUESTS_ONLY
 from drawbridge.translate.legacy.misspelt_names import accept_served
 from drawbridge.translate.legacy.networks import add_networks
-from drawbridge.translate.legacy.pod_view import annotation_path
+from drawbridge.translate.legacy.pod_view import annotation_path, report_rejected_amounts
 from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.original_requests import (
     PodInput,
@@ -247,7 +247,9 @@ def _translate_rest(given: PodInput, context: TranslationContext) -> Translation
     rest = remove_returned_requests(given, context.configuration, context.facts)
     if _has_error(rest.findings):
         return Translation(findings=rest.findings)
-    translation = _translate(given._replace(pod=rest.pod), context)
+    translation = _refuse_missing_limits(
+        rest.pod, _translate(given._replace(pod=rest.pod), context)
+    )
     changed = report_changed(rest.pod, is_requested=bool(translation.templates))
     findings = (*rest.findings, *changed, *translation.findings)
     if not rest.edits and not changed:
@@ -260,6 +262,19 @@ def _translate_rest(given: PodInput, context: TranslationContext) -> Translation
         operations=(*rest.operations, *translation.operations),
         findings=findings,
     )
+
+
+def _refuse_missing_limits(pod: Value, translation: Translation) -> Translation:
+    """Refuse a pod with a request without a limit that the translation leaves in it."""
+    findings = translation.findings
+    if _has_error(findings) or REQUESTS_ONLY.name not in {each.code for each in findings}:
+        return translation
+    left = tuple(report_rejected_amounts(apply_edits(pod, translation.edits)))
+    if not left:
+        return translation
+    paths = {each.path for each in left}
+    others = (e for e in findings if e.code != REQUESTS_ONLY.name or e.path not in paths)
+    return Translation(findings=(*left, *others))
 
 
 def _translate(given: PodInput, context: TranslationContext) -> Translation:

@@ -43,8 +43,10 @@ def node_of(name: str, case: YamlValue) -> list[YamlValue]:
 
 
 def pod_of(name: str, case: YamlValue) -> YamlValue:
-    requests = {"cpu": case["cpu"]} | ({PLUGIN: case["plugin"]} if "plugin" in case else {})
-    spec: YamlValue = {"containers": [{"name": "main", "resources": {"requests": requests}}]}
+    resources: YamlValue = {"requests": {"cpu": case["cpu"]}}
+    if "plugin" in case:
+        resources["limits"] = {PLUGIN: case["plugin"]}
+    spec: YamlValue = {"containers": [{"name": "main", "resources": resources}]}
     if "node" in case:
         spec["nodeName"] = case["node"]
     if "priority" in case:
@@ -134,3 +136,34 @@ def test_rules_that_are_not_simulated_are_named(run: Run) -> None:
     assert code == 0
     assert "the simulation ignores topologySpreadConstraints" in err
     assert "[RuleNotSimulated]" in err
+
+
+@pytest.mark.parametrize(
+    ("resources", "code"),
+    [
+        ({"limits": {PLUGIN: "500m"}}, "AmountRefused"),
+        ({"limits": {PLUGIN: "1.5"}}, "AmountRefused"),
+        ({"limits": {PLUGIN: "-1"}}, "AmountRefused"),
+        ({"requests": {PLUGIN: 1}}, "LimitMissing"),
+        ({"limits": {PLUGIN: 2}, "requests": {PLUGIN: 1}}, "AmountsDisagree"),
+    ],
+    ids=str,
+)
+def test_a_pod_that_the_api_server_rejects_is_not_placed(
+    run: Run, resources: YamlValue, code: str
+) -> None:
+    template = {"spec": {"containers": [{"name": "main", "resources": resources}]}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, **template}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "d"},
+        "spec": {"replicas": 1, "template": template},
+    }
+    cluster = write_yaml(node_of("n1", {"cpu": "4", "plugin": "8"}))
+    exit_code, printed, errors = run(write_yaml([pod, deployment]), cluster=cluster)
+    assert exit_code == 2
+    assert printed["pods"] == []
+    told = [line for line in errors.splitlines() if f"[{code}]" in line]
+    for part in ("Pod/p spec.containers[0]", "Deployment/d spec.template.spec.containers[0]"):
+        assert any(part in line for line in told), (part, errors)

@@ -22,6 +22,7 @@ from drawbridge.translate.legacy.codes import (
     AMOUNT_REFUSED,
     AMOUNT_UNREADABLE,
     AMOUNTS_DISAGREE,
+    LIMIT_MISSING,
     REQUESTS_CONTRADICT,
     REQUESTS_ONLY,
 )
@@ -41,6 +42,7 @@ READS: Final = frozenset(
 )
 _ANNOTATIONS: Path = ("metadata", "annotations")
 _LABELS: Path = ("metadata", "labels")
+_REJECTED: Final = frozenset({AMOUNT_REFUSED.name, AMOUNTS_DISAGREE.name})
 _MAX_SHOWN = 80  # characters of a value in a message
 _INT64_DIGITS = 19  # shorter numbers are below 2**63
 # Device names in Kubernetes' own domain, from Koordinator's first proposal.
@@ -193,6 +195,19 @@ def view_pod(pod: Value, legacy: Legacy) -> PodView:
     )
 
 
+def report_rejected_amounts(pod: Value) -> Iterator[Finding]:
+    """Report what the API server rejects of the device resources of a pod as it is."""
+    view = view_pod(pod, Legacy())
+    yield from (finding for finding in view.findings if finding.code in _REJECTED)
+    for container in view.containers:
+        for resource in (*container.resources.values(), *container.zeros.values()):
+            name = resource.original_name
+            # Limits are optional only for resources in the domain of Kubernetes.
+            if resource.entries[0][0] == "requests" and "kubernetes.io/" not in name:
+                message = f"{name} has a request but no limit, and stays in the pod"
+                yield LIMIT_MISSING.at(resource.where, message)
+
+
 def format_value(value: Value) -> str:
     """Format a value as written in the pod. Abbreviates long and nested values."""
     if isinstance(value, str):
@@ -315,7 +330,7 @@ def _check_amounts(
             format_path((*resource.container, "resources")),
             f"{name} has the limit {resource.amount_text} but the request {request}",
         )
-    if resource.entries[0][0] == "requests" and amount:
+    if resource.entries[0][0] == "requests" and amount is not None:
         yield REQUESTS_ONLY.at(
             resource.where, f"{name} has a request but no limit; the request is used"
         )
