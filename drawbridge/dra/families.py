@@ -171,6 +171,8 @@ COMPANIONS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 BY_DRIVER: Final[Mapping[str, Family]] = {each.driver: each for each in FAMILIES}
 BY_SHORT_NAME: Final[Mapping[str, Family]] = {each.short_name: each for each in FAMILIES}
+# The vendors of GPUs that a driver allocates as whole devices.
+SERVED_VENDORS: Final = frozenset(each.vendor for each in FAMILIES if each.vendor)
 # Vendors of devices for which no DRA driver is known: the Configuration declares one, if any.
 WITHOUT_DRIVER: Final = (
     Family(

@@ -11,7 +11,7 @@ from itertools import chain
 from msgspec.structs import replace
 
 from drawbridge.config.model import Configuration, Placement
-from drawbridge.dra.families import BY_VENDOR_WITHOUT_DRIVER, OTHER_DRIVERS
+from drawbridge.dra.families import BY_VENDOR_WITHOUT_DRIVER, OTHER_DRIVERS, SERVED_VENDORS
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.asks import Ask, Kind
@@ -216,8 +216,11 @@ def _make_no_target_error(ask: Ask, configuration: Configuration) -> NotExpressi
     """Return why an ask has no targets to try."""
     if ask.kind is Kind.OTHER:
         is_known = ask.row.startswith("vendors/") and ask.vendor in OTHER_DRIVERS
+        unserved = "such shares of GPUs" if ask.vendor in SERVED_VENDORS else "it"
         return NotExpressibleError(
-            "its DRA driver is not configured" if is_known else "no DRA driver for it is known",
+            "its DRA driver is not configured"
+            if is_known
+            else f"no DRA driver for {unserved} is known",
             "Keep its device plugin, or declare its DRA driver in `targets`.",
         )
     devices = f"{ask.vendor} {ask.kind}".strip()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from drawbridge.config.model import Legacy
-from drawbridge.dra.families import OTHER_DRIVERS
+from drawbridge.dra.families import OTHER_DRIVERS, SERVED_VENDORS
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.asks import Ask, Kind, PodRequests
 from drawbridge.translate.legacy.codes import VENDOR_WITHOUT_DRIVER
@@ -62,7 +62,6 @@ _KNOWN: Final = tuple(
         ("koordinator", r"koordinator\.sh/-", r"huawei\.com/npu-(cpu|dvpp)"),
     )
 )  # fmt: skip
-
 _ANY: Final = re.compile(
     "|".join(f"(?:{pattern.pattern})" for _, *patterns in _KNOWN for pattern in patterns)
 )
@@ -91,32 +90,38 @@ def _read_vendor(
     others = [resource for resource in container.resources.values() if resource not in parts]
     counted = [resource for resource in others if count.fullmatch(resource.name)]
     for i, resource in enumerate(counted):
-        _add_ask(
-            builder,
-            container,
-            vendor,
-            [resource, *parts] if i == 0 else [resource],
-            resource.amount,
-        )
+        _add_ask(builder, container, vendor, [resource], parts if i == 0 else [])
     if parts and not counted:
-        _add_ask(builder, container, vendor, parts, 1)
+        _add_ask(builder, container, vendor, [], parts)
 
 
 def _add_ask(
     builder: RequestBuilder,
     container: Container,
     vendor: str,
-    resources: list[DeviceResource],
-    count: int,
+    counted: list[DeviceResource],
+    parts: list[DeviceResource],
 ) -> None:
+    count = counted[0].amount if counted else 1
     ask = Ask(kind=Kind.OTHER, row=vendor, vendor=vendor, count=count, users=(container.user,))
-    builder.add_ask(ask, resources)
-    builder.findings.append(report_vendor(vendor, resources))
+    builder.add_ask(ask, [*counted, *parts])
+    builder.findings.append(_report_vendor(vendor, counted, parts))
 
 
-def report_vendor(vendor: str, resources: Sequence[DeviceResource]) -> Finding:
+def _report_vendor(
+    vendor: str, counted: Sequence[DeviceResource], parts: Sequence[DeviceResource]
+) -> Finding:
     """Report that resources stay unchanged, and name the DRA driver for them if one exists."""
+    resources = [*counted, *parts]
     written = ", ".join(one.original_name for one in resources)
+    if vendor in SERVED_VENDORS and counted and parts:
+        whole, shares = counted[0].original_name, ", ".join(one.original_name for one in parts)
+        return VENDOR_WITHOUT_DRIVER.at(
+            resources[0].where,
+            f"no known DRA driver serves the shares of GPUs that {shares} request; {whole} is "
+            "translated only without them",
+            remedy=f"Keep the device plugin, or remove {shares} to request whole GPUs.",
+        )
     if vendor not in OTHER_DRIVERS:
         return VENDOR_WITHOUT_DRIVER.at(resources[0].where, f"no known DRA driver serves {written}")
     driver, class_ = OTHER_DRIVERS[vendor]
