@@ -25,11 +25,11 @@ from allocator.api.searching import PodsToSimulate
 from drawbridge.dra.allocation import ClaimStatus
 from drawbridge.dra.claim import Claim, Template, claim_reader, template_reader
 from drawbridge.dra.decode import Reader
+from drawbridge.foreign_json import UNDECODABLE, ForeignDecoder
 from drawbridge.ledger.generated_claims import with_name
 from drawbridge.ledger.pods import Pod, PodStatus, pod_reader
 from drawbridge.ledger.stages import PodStages
 
-_UNDECODABLE: Final = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _PODS: Final[Reader[Pod]] = pod_reader()
 _CLAIMS: Final[Reader[Claim]] = claim_reader()
 _TEMPLATES: Final[Reader[Template]] = template_reader()
@@ -52,8 +52,8 @@ class _NamedObject(msgspec.Struct):
 def decode_request(body: bytes | msgspec.Raw, kind: type[S], where: str = "") -> S:
     """Decode a body, or the part of it at a path; raises ApiFailureError with the error's path."""
     try:
-        return msgspec.json.decode(body, type=kind)
-    except _UNDECODABLE as error:
+        return ForeignDecoder[S](kind).decode(body)
+    except UNDECODABLE as error:
         message, _, path = f"{error}".partition(" - at `$")
         path = (where + path.removesuffix("`")).removeprefix(".")
         raise ApiFailureError(FailureCode.BAD_REQUEST, message, path) from None

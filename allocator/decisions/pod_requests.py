@@ -17,6 +17,7 @@ from drawbridge.agreement import allocator_codes as codes
 from drawbridge.dra.allocation import MAX_CONSUMERS
 from drawbridge.dra.claim import Claim, claim_reader
 from drawbridge.dra.rules import read_claim_rules
+from drawbridge.foreign_json import UNDECODABLE, ForeignDecoder
 from drawbridge.ledger.ledger import name_of, uid_of
 from drawbridge.ledger.node_fit import make_reason
 from drawbridge.ledger.pods import Pod
@@ -86,7 +87,7 @@ class ReceivedClaim(NamedTuple):
 
 
 _READER: Final = claim_reader()
-_SENT: Final = msgspec.json.Decoder(_SentClaim)
+_SENT: Final[ForeignDecoder[_SentClaim]] = ForeignDecoder(_SentClaim)
 
 
 def read_claims(
@@ -102,7 +103,7 @@ def read_claims(
 def _read_claim(number: int, raw: msgspec.Raw, watched: Mapping[str, Claim]) -> ReceivedClaim:
     try:
         received = _SENT.decode(raw)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise ProtocolError(ErrorCode.BAD_REQUEST, f"claims[{number}]: {error}") from None
     sent, claim = received.metadata, watched.get(received.metadata.uid)
     if received.kind == _PARTIAL_KIND:

@@ -43,6 +43,7 @@ from allocator.scheduler.protocol import (
     check_version,
     shorten_message,
 )
+from drawbridge.foreign_json import UNDECODABLE, ForeignDecoder
 from drawbridge.process import metrics
 from drawbridge.process.http_server import HTTPServer
 from drawbridge.process.logs import connection_logger, log_event
@@ -154,8 +155,8 @@ class _Handlers:
             PREEMPT: calls.preempt,
             POST_FILTER: calls.release,
         }
-        self._handlers = {
-            (call.method, call.path): (msgspec.json.Decoder(call.request), handle)
+        self._handlers: dict[tuple[str, str], tuple[ForeignDecoder[Any], Callable[[Any], Any]]] = {
+            (call.method, call.path): (ForeignDecoder(call.request), handle)
             for call, handle in handlers.items()
         }
         self._paths = {call.path: call.path.rpartition("/")[2] for call in CALLS}
@@ -188,7 +189,7 @@ class _Handlers:
 
     def _find_handler(
         self, request: web.BaseRequest
-    ) -> "tuple[msgspec.json.Decoder[Any], Callable[[Any], Any]]":
+    ) -> tuple[ForeignDecoder[Any], Callable[[Any], Any]]:
         handler = self._handlers.get((request.method, request.path))
         if handler is None:
             text = f"there is no call {request.method} {request.path}"
@@ -254,10 +255,10 @@ def _remove_socket(file: Path) -> None:
             file.unlink()
 
 
-def _decode(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> object:
+def _decode(decoder: ForeignDecoder[Any], body: bytes) -> object:
     try:
         return decoder.decode(body or b"{}")
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise ProtocolError(ErrorCode.BAD_REQUEST, shorten_message(f"{error}")) from None
 
 

@@ -12,9 +12,10 @@ from typing import Any, Final
 
 import msgspec
 
-from drawbridge.dra.decode import UNDECODABLE, Reader
+from drawbridge.dra.decode import Reader
 from drawbridge.dra.quantity import Quantity
 from drawbridge.finding import Finding
+from drawbridge.foreign_json import UNDECODABLE
 from drawbridge.ledger.extended_resources import is_extended
 from drawbridge.ledger.pods import ContainerResources, Pod
 

@@ -1,6 +1,6 @@
 """Implements `allocator.writes.cluster_writes` with `cluster`."""
 
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -17,13 +17,13 @@ from allocator.writes.cluster_writes import (
 )
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.client import Fence, ObjectVersion, ResourceClient
-from drawbridge.cluster.nesting import DeepDecoder, without_deep_parts
 from drawbridge.cluster.protobuf_metadata import MetadataEdit
 from drawbridge.cluster.resources import CLAIMS, PODS, ApiObject
 from drawbridge.cluster.session import Session
 from drawbridge.cluster.store import read_header
 from drawbridge.dra.allocation import Allocation, Consumer, to_json
 from drawbridge.dra.claim import Claim, claim_reader
+from drawbridge.foreign_json import ForeignDecoder
 from drawbridge.ledger.pods import (
     GeneratedClaimStatus,
     Pod,
@@ -60,7 +60,7 @@ class _Pod(msgspec.Struct):
     status: _PodStatus | str = ""
 
 
-_decode_pod: Final = DeepDecoder(_Pod).decode
+_decode_pod: Final[Callable[[bytes], _Pod]] = ForeignDecoder[_Pod](_Pod, any_depth=True).decode
 
 
 class VerifiedObjects(Protocol):
@@ -295,8 +295,6 @@ def _decode_watched_pod(raw: bytes) -> Pod:
 
 def _decode_claim(raw: bytes) -> Claim:
     read = _READER.read(raw)
-    if isinstance(read, tuple):
-        read = _READER.read(without_deep_parts(raw))
     if isinstance(read, tuple):
         name = "/".join(read_header(raw).key)
         message = f"claim {name} cannot be read: {read[0].path}: {read[0].message}"

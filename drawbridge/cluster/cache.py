@@ -58,7 +58,6 @@ from drawbridge.cluster.server_clock import boot_time
 from drawbridge.cluster.session import Session
 from drawbridge.cluster.store import (
     BOOKMARK_DECODER,
-    DECODE_ERRORS,
     EVENT_DECODER,
     PAGE_DECODER,
     Accounting,
@@ -74,6 +73,7 @@ from drawbridge.cluster.store import (
     pause_garbage_collection,
     read_header,
 )
+from drawbridge.foreign_json import UNDECODABLE
 from drawbridge.resource_version import parse_version
 
 T = TypeVar("T")
@@ -363,7 +363,7 @@ class Cache(Generic[T]):
         self._last_response = self._now()
         try:
             return PAGE_DECODER.decode(response)
-        except DECODE_ERRORS as error:
+        except UNDECODABLE as error:
             raise _InvalidDataError(0, "InvalidData", f"a list of {self._path}: {error}") from None
 
     def _accept_list(self, listing: Listing[T], version: str) -> None:
@@ -452,7 +452,7 @@ class Cache(Generic[T]):
                     BOOKMARK_DECODER.decode(event.object).metadata, listing
                 )
             header = read_header(event.object)
-        except DECODE_ERRORS as error:
+        except UNDECODABLE as error:
             excerpt = line[:80].decode(errors="replace")
             message = f"a watch of {self._path}: {error}: {excerpt}"
             raise _InvalidDataError(0, "InvalidData", message) from None

@@ -13,11 +13,11 @@ import msgspec
 from drawbridge.api_error import ApiError
 from drawbridge.cluster import protobuf_metadata
 from drawbridge.cluster.errors import unreadable
-from drawbridge.cluster.nesting import DeepDecoder
 from drawbridge.cluster.protobuf_metadata import MetadataEdit
 from drawbridge.cluster.resources import ApiObject, Resource
 from drawbridge.cluster.session import Session
-from drawbridge.cluster.store import DECODE_ERRORS, PAGE_DECODER, read_header
+from drawbridge.cluster.store import PAGE_DECODER, read_header
+from drawbridge.foreign_json import UNDECODABLE, ForeignDecoder, decode_foreign
 from drawbridge.names import FIELD_MANAGER
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ PAGE_SIZE: Final = 50
 # Decoding this much takes some milliseconds.
 _BYTES_PER_STEP: Final = 256 << 10
 _NONE: Final[Mapping[str, str]] = {}
-_OBJECT: Final[DeepDecoder[ApiObject]] = DeepDecoder(dict)
+_OBJECT: Final[ForeignDecoder[ApiObject]] = ForeignDecoder(dict, any_depth=True)
 
 
 class ObjectVersion(NamedTuple):
@@ -122,7 +122,7 @@ class ResourceClient(Generic[T]):
             response = await self._session.call("GET", path, query=query)
             try:
                 page = PAGE_DECODER.decode(response)
-            except DECODE_ERRORS as error:
+            except UNDECODABLE as error:
                 raise unreadable(error) from None
             await asyncio.sleep(0)  # others run
             for raw in page.items or ():
@@ -132,8 +132,8 @@ class ResourceClient(Generic[T]):
                     await asyncio.sleep(0)
                 try:
                     typed = bytes(raw) if read_header(raw).kind else self._resource.add_type(raw)
-                    yield self._decode(typed)
-                except (ApiError, *DECODE_ERRORS):
+                    yield decode_foreign(self._decode, typed)[1]
+                except (ApiError, *UNDECODABLE):
                     continue
             query["continue"] = page.metadata.continue_
             if not page.metadata.continue_:
@@ -265,8 +265,8 @@ class ResourceClient(Generic[T]):
 
     def _decode_response(self, response: bytes) -> T:
         try:
-            return self._decode(response)
-        except DECODE_ERRORS as error:
+            return decode_foreign(self._decode, response)[1]
+        except UNDECODABLE as error:
             raise unreadable(error) from None
 
     def _with_type(self, value: Mapping[str, Any]) -> ApiObject:

@@ -2,11 +2,12 @@
 
 import logging
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from drawbridge.api_error import ApiError
+from drawbridge.foreign_json import UNDECODABLE, ForeignDecoder
 
 T = TypeVar("T")
 
@@ -37,7 +38,7 @@ class _Status(msgspec.Struct):
     details: dict[str, Any] | None = None
 
 
-_DECODER = msgspec.json.Decoder(_Status)
+_DECODER: Final[ForeignDecoder[_Status]] = ForeignDecoder(_Status)
 # The first lines of a proxy's HTML page are enough.
 _MAX_MESSAGE_BYTES = 500
 # A server, or a proxy before it, can name any time.
@@ -53,7 +54,7 @@ def error_from_status(code: int, body: bytes, retry_after: float | None = None) 
     """Build the error of a Status; `code` is the default if the body has no code."""
     try:
         status = _DECODER.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+    except UNDECODABLE:
         return ApiError(
             code, "", body[:_MAX_MESSAGE_BYTES].decode(errors="replace"), retry_after=retry_after
         )
@@ -74,8 +75,8 @@ def unreadable(error: Exception) -> ApiError:
 def decode_response(response: bytes, kind: type[T]) -> T:
     """Decode the JSON of a response; raises ApiError."""
     try:
-        return msgspec.json.decode(response, type=kind)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        return ForeignDecoder[T](kind).decode(response)
+    except UNDECODABLE as error:
         raise unreadable(error) from None
 
 

@@ -8,7 +8,6 @@ import msgspec
 
 from drawbridge.cluster.history import Identity
 from drawbridge.cluster.store import (
-    DECODE_ERRORS,
     CachedObject,
     ObjectHeader,
     ObjectIndex,
@@ -16,6 +15,7 @@ from drawbridge.cluster.store import (
     pause_garbage_collection,
     read_header,
 )
+from drawbridge.foreign_json import UNDECODABLE
 
 T = TypeVar("T")
 _LOG = logging.getLogger("drawbridge.cluster.cache")
@@ -41,7 +41,7 @@ class ListedHeaders:
             for raw in items:
                 try:
                     header = read_header(raw)
-                except DECODE_ERRORS as error:
+                except UNDECODABLE as error:
                     _LOG.warning("an item of a list has no valid metadata: %s", error)
                     continue
                 self.add(header, raw)

@@ -15,8 +15,8 @@ import msgspec
 
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.cluster.history import Identity
-from drawbridge.cluster.nesting import DeepDecoder, without_deep_parts
 from drawbridge.cluster.resources import Resource
+from drawbridge.foreign_json import UNDECODABLE, ForeignDecoder, decode_foreign
 from drawbridge.memory_shares import MemoryShares, estimate_memory
 from drawbridge.resource_version import parse_version
 
@@ -100,16 +100,14 @@ class _Bookmark(msgspec.Struct):
     metadata: BookmarkMetadata
 
 
-PAGE_DECODER: Final = DeepDecoder(ObjectPage)
-EVENT_DECODER: Final = DeepDecoder(_Event)
+PAGE_DECODER: Final[ForeignDecoder[ObjectPage]] = ForeignDecoder(ObjectPage, any_depth=True)
+EVENT_DECODER: Final[ForeignDecoder[_Event]] = ForeignDecoder(_Event, any_depth=True)
 BOOKMARK_DECODER: Final = msgspec.json.Decoder(_Bookmark)
-_HEADER = msgspec.json.Decoder(ObjectHeader)
-# The exceptions that msgspec and decoding hooks raise for invalid values.
-DECODE_ERRORS = (msgspec.DecodeError, RecursionError, ValueError, TypeError)
+_HEADER: Final[ForeignDecoder[ObjectHeader]] = ForeignDecoder(ObjectHeader)
 
 
 def read_header(raw: bytes | msgspec.Raw) -> ObjectHeader:
-    """Decode the header of an object; raises one of DECODE_ERRORS if it has none."""
+    """Decode the header of an object; raises one of UNDECODABLE if it has none."""
     return _HEADER.decode(raw)
 
 
@@ -212,26 +210,15 @@ class ObjectIndex(Generic[T]):
             # The items of a list have neither kind nor apiVersion, but a write needs both.
             raw = self._resource.add_type(raw)
         try:
-            raw, value = self._decode_shallow(raw)
+            # What decodes the list or the watch can allow more levels than `decode`.
+            text, value = decode_foreign(self._decode, raw)
+            raw = bytes(text)
             value = self._charge(header, raw, value)
-        except DECODE_ERRORS as error:
+        except UNDECODABLE as error:
             self._record_decode_error(header, f"{error}")
             return None
         kept, version = raw if self._keep_raw else b"", metadata.resource_version
         return CachedObject(key[0], key[1], metadata.uid, version, kept, value, created)
-
-    def _decode_shallow(self, raw: bytes) -> tuple[bytes, T]:
-        """Decode an object; without its deep parts, if it cannot be decoded with them.
-
-        What decodes the list or the watch can allow more levels than what decodes one object.
-        """
-        try:
-            return raw, self._decode(raw)
-        except DECODE_ERRORS:
-            shallow = without_deep_parts(raw)
-            if shallow == raw:
-                raise
-            return shallow, self._decode(shallow)
 
     def _charge(self, header: ObjectHeader, raw: bytes, value: T) -> T:
         """Return what is kept of an object; raises TooLargeError if that is nothing."""

@@ -14,11 +14,9 @@ from drawbridge.dra import codes
 from drawbridge.dra.decode_errors import Schema, convert, describe_value
 from drawbridge.dra.quantity import Quantity, from_json
 from drawbridge.finding import Finding
+from drawbridge.foreign_json import UNDECODABLE, decode_foreign
 
 T = TypeVar("T")
-
-# Errors of msgspec for bytes that are not JSON or UTF-8, are too deeply nested or mistyped.
-UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError, TypeError)
 
 # A cluster has some hundred distinct quantities, and a hostile driver any number of them.
 MAX_CACHED_QUANTITIES: Final = 4096
@@ -107,7 +105,7 @@ class Reader(Generic[T]):
             if decoded is not None:
                 return self.convert_object(decoded)
             try:
-                raw = msgspec.json.decode(raw)
+                raw = decode_foreign(msgspec.json.decode, raw)[1]
             except UNDECODABLE as error:
                 about = self._object_name(None, ordinal)
                 return (codes.UNREADABLE_JSON.at("", f"{error}", object=about),)
@@ -119,13 +117,13 @@ class Reader(Generic[T]):
         if shape is None:
             return None
         try:
-            decoded = self._decoders[shape].decode(raw)
+            decoded = decode_foreign(self._decoders[shape].decode, raw)[1]
             if decoded.api_version and decoded.api_version != version:
                 own_shape = self.shapes.get(decoded.api_version)
                 if own_shape is None:
                     return None
                 if own_shape is not shape:
-                    decoded = self._decoders[own_shape].decode(raw)
+                    decoded = decode_foreign(self._decoders[own_shape].decode, raw)[1]
         except UNDECODABLE:
             return None
         return decoded if decoded.kind in ("", self.kind) else None

@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from drawbridge.dra.decode import (
-    UNDECODABLE,
     Metadata,
     Object,
     QuantityDecoder,
@@ -18,6 +17,7 @@ from drawbridge.dra.decode import (
 from drawbridge.dra.device import CounterSet, Device, Int64, NodeSelector
 from drawbridge.dra.shared_values import SharedValues
 from drawbridge.finding import Finding
+from drawbridge.foreign_json import UNDECODABLE
 
 KIND = "ResourceSlice"
 _WHOLE_VERSIONS = frozenset({"resource.k8s.io/v1", "resource.k8s.io/v1beta2"})

@@ -12,11 +12,10 @@ from typing import Any, Final, Literal
 import msgspec
 
 from drawbridge.documents.values import Value
+from drawbridge.foreign_json import UNDECODABLE, ForeignDecoder
 
 API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"
-# Exceptions of msgspec for invalid JSON, invalid UTF-8, deep nesting, or unexpected types.
-UNDECODABLE: Final = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _NO_OBJECT: Final = (b"", b"null")
 
 
@@ -91,10 +90,10 @@ class _UidReview(msgspec.Struct, frozen=True):
     request: _UidRequest
 
 
-_REVIEW_DECODER: Final = msgspec.json.Decoder(_Review)
-_UID_DECODER: Final = msgspec.json.Decoder(_UidReview)
-_OBJECT_REVIEW_DECODER: Final = msgspec.json.Decoder(_ObjectReview)
-_OBJECT_DECODER: Final = msgspec.json.Decoder()
+_REVIEW_DECODER: Final[ForeignDecoder[_Review]] = ForeignDecoder(_Review)
+_UID_DECODER: Final[ForeignDecoder[_UidReview]] = ForeignDecoder(_UidReview)
+_OBJECT_REVIEW_DECODER: Final[ForeignDecoder[_ObjectReview]] = ForeignDecoder(_ObjectReview)
+_OBJECT_DECODER: Final[ForeignDecoder[Value]] = ForeignDecoder()
 _ENCODER: Final = msgspec.json.Encoder()
 _HEAD: Final = b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":'
 _ALLOWED: Final = b',"allowed":true}}'
@@ -133,7 +132,7 @@ def decode_object(raw: msgspec.Raw) -> dict[str, Value] | Malformed:
     if bytes(raw) in _NO_OBJECT:
         return Malformed("the object is missing")
     try:
-        decoded: Value = _OBJECT_DECODER.decode(raw)
+        decoded = _OBJECT_DECODER.decode(raw)
     except UNDECODABLE as error:
         return Malformed(f"the object cannot be decoded: {error}")
     return _require_object(decoded)

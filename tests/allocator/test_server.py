@@ -104,7 +104,7 @@ async def test_a_plugin_that_goes_in_the_middle_of_a_request_is_no_bug(
 
 async def test_deeply_nested_bodies_are_refused(tmp_path: Path) -> None:
     async with serving(Cluster(n1=1), tmp_path) as served:
-        for text in ("[" * 100_000, '{"pod":' * 50_000, '{"podUID":"\\ud800","node":"n"}'):
+        for text in ("[" * 100_000, '{"pod":' * 50_000):
             request = {"method": "POST", "path": "/v1/bind", "version": VERSION_TEXT, "text": text}
             status, _, reply = await served.send(request)
             assert (status, reply["error"]["code"]) == (400, "BadRequest")

@@ -194,6 +194,20 @@ async def test_an_undecodable_object_is_left_out_and_logged_once(
     assert "`data`" in line
 
 
+async def test_a_text_that_only_the_api_server_reads_stops_neither_list_nor_watch(rig: Rig) -> None:
+    odd = rb'{"metadata":{"name":"%b","resourceVersion":"%d"},"x":"\ud800","data":{"v":"\udc00"}}'
+    page = b'{"metadata":{"resourceVersion":"100"},"items":[%b]}' % (odd % (b"listed", 100))
+    rig.made(watch_list=False)
+    rig.api.fail(200, part="configmaps", body=page)
+    read = "\N{REPLACEMENT CHARACTER}"
+    async with rig.running():
+        await rig.watched()
+        assert rig.held() == {"listed": read}
+        rig.api.say(b'{"type":"ADDED","object":%b}\n' % (odd % (b"watched", 1000)))
+        await rig.holds(listed=read, watched=read)
+    assert (rig.cache.restarts, rig.cache.problem) == (0, "")
+
+
 async def test_an_object_that_becomes_undecodable_is_removed(rig: Rig) -> None:
     rig.api.put(text("good", "1"))
     async with rig.running():

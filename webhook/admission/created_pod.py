@@ -10,8 +10,9 @@ from typing import Final
 import msgspec
 
 from drawbridge.agreement.scope import PodMetadata, PodOwner, find_root_owner
+from drawbridge.foreign_json import UNDECODABLE, ForeignDecoder
 from drawbridge.process import review
-from drawbridge.process.review import UNDECODABLE, Malformed, RequestEnvelope
+from drawbridge.process.review import Malformed, RequestEnvelope
 from drawbridge.translate.essence import METADATA_FIELDS
 
 
@@ -46,8 +47,8 @@ class _Review(msgspec.Struct, frozen=True, rename="camel"):
     request: CreateRequest
 
 
-_POD_DECODER: Final = msgspec.json.Decoder(RawPod)
-_REVIEW_DECODER: Final = msgspec.json.Decoder(_Review)
+_POD_DECODER: Final[ForeignDecoder[RawPod]] = ForeignDecoder(RawPod)
+_REVIEW_DECODER: Final[ForeignDecoder[_Review]] = ForeignDecoder(_Review)
 _LABELS_DECODER: Final = msgspec.json.Decoder(dict[str, str] | None)
 _SELECT_METADATA: Final = operator.attrgetter(*METADATA_FIELDS)
 

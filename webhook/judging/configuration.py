@@ -11,9 +11,10 @@ import msgspec
 
 from drawbridge.agreement.configuration_in_use import ConfigurationConfigMap
 from drawbridge.agreement.offered_configuration import read_offered
+from drawbridge.foreign_json import UNDECODABLE
 from drawbridge.names import CONFIGURATION_CONFIG_MAP
 from drawbridge.process import review
-from drawbridge.process.review import UNDECODABLE, Malformed
+from drawbridge.process.review import Malformed
 from webhook.admission.replies import Reply, compose_reply, reply_error, reply_malformed
 from webhook.admission.responses import ALLOWED, Decided, ResponseOptions, respond
 
