@@ -40,7 +40,7 @@ from drawbridge.dra.slices import Slice, find_slice_writer, slice_reader
 from drawbridge.dra.taints import taint_rule_reader
 from drawbridge.ledger.lost_work import read_interval
 from drawbridge.ledger.pods import SCHEDULED, Pod, PodSpec, PodStatus
-from drawbridge.ledger.reduced_claim import reduce_claim
+from drawbridge.ledger.reduced_claim import reduce_claim, rescue_claim
 from drawbridge.memory_shares import MemoryShares, keep_whole
 from drawbridge.names import CHECKPOINTS_ANNOTATION, FENCE_POLICY, RELEASED_CONDITION
 from drawbridge.pod_groups import read_min_member
@@ -130,8 +130,8 @@ class AllocatorCaches(CacheSet):
         self.taint_rules = self._watch(session, rules, taint_rule_reader()) if taint_rules else None
         # The caches that decide what can be allocated.
         self.devices = self.required
-        by_namespace: Accounting[Claim] = Accounting(shares, reduce=reduce_claim)
-        self.claims = self._watch(session, CLAIMS, claim_reader(), by_namespace)
+        held: Accounting[Claim] = Accounting(shares, reduce=reduce_claim, rescue=rescue_claim)
+        self.claims = self._watch(session, CLAIMS, claim_reader(), held)
         pods = watch_objects(
             session,
             PODS,

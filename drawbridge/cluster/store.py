@@ -2,7 +2,8 @@
 
 An object that cannot be decoded is left out and logged once. It must not stop the cache, and the
 cache must not keep its previous content. The same holds for one that is larger than the share of
-the memory that is left for its writer, unless something of it must be known: that is kept.
+the memory that is left for its writer. If something of an object must be known, that is kept: of
+one that cannot be decoded, what can be read of it, or what its last version had.
 """
 
 import contextlib
@@ -120,13 +121,15 @@ class Accounting(NamedTuple, Generic[T]):
 
     The size is that of the JSON, or with `measure_kept` of what is kept of it. Objects are of their
     namespaces unless `find_writer` says otherwise. `reduce` returns what must be known of an object
-    whatever it takes; without it, an object beyond the share is left out.
+    whatever it takes; without it, an object beyond the share is left out. `rescue` returns that of
+    JSON that cannot be decoded, and None if it has nothing of it.
     """
 
     shares: MemoryShares
     find_writer: Callable[[T], str] | None = None
     reduce: Callable[[T], T] | None = None
     measure_kept: bool = False
+    rescue: Callable[[bytes], T | None] | None = None
 
 
 class ObjectIndex(Generic[T]):
@@ -200,7 +203,7 @@ class ObjectIndex(Generic[T]):
     def read(
         self, header: ObjectHeader, raw: bytes, *, created: bool = False
     ) -> CachedObject[T] | None:
-        """Decode an object; None if that fails, which is logged."""
+        """Decode an object; None if that fails, which is logged, and nothing of it is kept."""
         key, metadata = header.key, header.metadata
         now = self.objects.get(key)
         is_same = now and (now.uid, now.version) == (metadata.uid, metadata.resource_version)
@@ -216,17 +219,47 @@ class ObjectIndex(Generic[T]):
             value = self._charge(header, raw, value)
         except UNDECODABLE as error:
             self._record_decode_error(header, f"{error}")
-            return None
+            left = None if isinstance(error, TooLargeError) else self._rescue(header, raw)
+            if left is None:
+                return None
+            raw, value = b"", left
         kept, version = raw if self._keep_raw else b"", metadata.resource_version
         return CachedObject(key[0], key[1], metadata.uid, version, kept, value, created)
+
+    def _rescue(self, header: ObjectHeader, raw: bytes) -> T | None:
+        """Return what must be known of an object that cannot be decoded; None if that is nothing.
+
+        Without it, the devices of a claim would be free, and given to another one.
+        """
+        if self._accounting is None or self._accounting.reduce is None:
+            return None
+        now = self.objects.get(header.key)
+        is_known = now is not None and now.uid == header.metadata.uid
+        left = self._accounting.reduce(now.value) if now is not None and is_known else None
+        if self._accounting.rescue is not None:
+            with contextlib.suppress(*UNDECODABLE):
+                left = self._accounting.rescue(raw)
+        if left is not None:
+            size = estimate_memory(msgspec.json.encode(left, enc_hook=str))
+            self._add_charge(header.key, self._find_writer(header, left), size)
+        return left
+
+    def _find_writer(self, header: ObjectHeader, value: T) -> str:
+        find = self._accounting.find_writer if self._accounting else None
+        return find(value) if find else f"namespace {header.metadata.namespace}"
+
+    def _add_charge(self, key: ObjectKey, writer: str, size: int) -> None:
+        self._release(key)
+        if self._accounting is not None:
+            self._accounting.shares.add(writer, size)
+            self._charged[key] = writer, size
 
     def _charge(self, header: ObjectHeader, raw: bytes, value: T) -> T:
         """Return what is kept of an object; raises TooLargeError if that is nothing."""
         if self._accounting is None:
             return value
-        shares, find_writer, reduce, measure_kept = self._accounting
-        key, writer = header.key, header.metadata.namespace
-        writer = find_writer(value) if find_writer else f"namespace {writer}"
+        shares, _, reduce, measure_kept, _ = self._accounting
+        key, writer = header.key, self._find_writer(header, value)
         self._release(key)
         text = msgspec.json.encode(value, enc_hook=str) if measure_kept else raw
         size = estimate_memory(text)
@@ -242,8 +275,7 @@ class ObjectIndex(Generic[T]):
             size = estimate_memory(msgspec.json.encode(value, enc_hook=str))
         else:
             self._too_large.pop(key, None)
-        shares.add(writer, size)
-        self._charged[key] = writer, size
+        self._add_charge(key, writer, size)
         return value
 
     def _release(self, key: ObjectKey) -> None:
@@ -254,7 +286,9 @@ class ObjectIndex(Generic[T]):
     def put(self, after: CachedObject[T]) -> None:
         """Store a new or changed object."""
         key = after.namespace, after.name
-        self._undecodable.pop(key, None)  # not before: until then, it is known as such
+        refused = self._undecodable.get(key)
+        if refused is not None and refused[0] != Identity(after.uid, after.version):
+            del self._undecodable[key]  # not before: until then, it is known as such
         before = self.objects.get(key)
         if before is not after:
             self._note_change(after.version)

@@ -1,12 +1,23 @@
-"""What is kept of a claim whose namespace has more than its share of the memory."""
+"""What is kept of a claim if its namespace has no room, or if it cannot be decoded."""
 
+import contextlib
 from collections.abc import Mapping
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
-from drawbridge.dra.allocation import Allocation, ClaimStatus
+from drawbridge.dra.allocation import (
+    AllocatedDevices,
+    Allocation,
+    AllocationResult,
+    ClaimStatus,
+    Consumer,
+)
 from drawbridge.dra.claim import Claim, ClaimMetadata, ClaimSpec, Devices, Request
+from drawbridge.dra.decode import decode_quantity
+from drawbridge.dra.device import NodeSelector
+from drawbridge.foreign_json import UNDECODABLE
 from drawbridge.ledger.allocation_mark import ALLOCATOR, Mark, format_mark, is_mark_of, read_mark
 from drawbridge.names import ALLOCATION_ANNOTATION
 
@@ -31,6 +42,74 @@ def reduce_claim(claim: Claim) -> Claim:
         status=ClaimStatus(allocation, claim.status.reserved_for),
         reduced=True,
     )
+
+
+class _Part(msgspec.Struct, rename="camel"):
+    """The parts of a claim, of its status and of its allocation, each undecoded."""
+
+    metadata: msgspec.Raw = msgspec.Raw()
+    status: msgspec.Raw = msgspec.Raw()
+    allocation: msgspec.Raw = msgspec.Raw()
+    devices: msgspec.Raw = msgspec.Raw()
+    results: list[msgspec.Raw] | None = None
+    node_selector: msgspec.Raw = msgspec.Raw()
+    reserved_for: list[msgspec.Raw] | None = None
+
+
+class _ResultName(msgspec.Struct):
+    """Which device a result gives, whatever else it has."""
+
+    driver: str
+    pool: str
+    device: str
+    request: str = ""
+
+
+class _Identity(msgspec.Struct, rename="camel"):
+    name: str
+    uid: str
+    namespace: str = ""
+    resource_version: str = ""
+
+
+_PART: Final = msgspec.json.Decoder(_Part | None)
+_NULL: Final = b"null"
+
+
+def rescue_claim(raw: bytes) -> Claim | None:
+    """Return the devices that a claim holds which cannot be decoded; None if it holds none.
+
+    It holds each whole, if it does not say which share of it. Raises one of UNDECODABLE if that is
+    not known either.
+    """
+    claim = _PART.decode(raw) or _Part()
+    status = _PART.decode(claim.status or _NULL) or _Part()
+    allocation = _PART.decode(status.allocation or _NULL) or _Part()
+    devices = _PART.decode(allocation.devices or _NULL) or _Part()
+    if not devices.results:
+        return None
+    identity = msgspec.json.decode(claim.metadata, type=_Identity)
+    metadata = ClaimMetadata(**msgspec.structs.asdict(identity))
+    with contextlib.suppress(*UNDECODABLE):
+        metadata = msgspec.json.decode(claim.metadata, type=ClaimMetadata)
+    consumers = []
+    for reference in status.reserved_for or ():
+        with contextlib.suppress(*UNDECODABLE):
+            consumers.append(msgspec.json.decode(reference, type=Consumer))
+    nodes = NodeSelector(()) if allocation.node_selector else None  # none of them
+    with contextlib.suppress(*UNDECODABLE):
+        nodes = msgspec.json.decode(allocation.node_selector or _NULL, type=NodeSelector | None)
+    results = AllocatedDevices(tuple(map(_rescue_result, devices.results)))
+    allocated = ClaimStatus(Allocation(results, nodes), tuple(consumers))
+    return reduce_claim(Claim(metadata=metadata, status=allocated))
+
+
+def _rescue_result(raw: msgspec.Raw) -> AllocationResult:
+    try:
+        return msgspec.json.decode(raw, type=AllocationResult, dec_hook=decode_quantity)
+    except UNDECODABLE:
+        named = msgspec.json.decode(raw, type=_ResultName)
+        return AllocationResult(**msgspec.structs.asdict(named))
 
 
 def _reduce_mark(metadata: ClaimMetadata, allocation: Allocation | None) -> Mapping[str, str]:

@@ -6,9 +6,11 @@ import msgspec
 import pytest
 
 from drawbridge.cluster.cache import LIST_AGAIN_SECONDS
-from drawbridge.cluster.store import Accounting
+from drawbridge.cluster.resources import CONFIG_MAPS
+from drawbridge.cluster.store import Accounting, CachedObject, ObjectIndex, read_header
 from drawbridge.memory_shares import MemoryShares, estimate_memory
 from tests.cluster.cached import Rig, Text, text
+from tests.cluster.fake.kinds import JSON
 
 SIZE = estimate_memory(msgspec.json.encode(text("a00", "x" * 50_000)))
 
@@ -75,6 +77,75 @@ async def test_what_must_be_known_of_an_object_is_kept(rig: Rig) -> None:
         await rig.watched()
         assert len(rig.held()) == 6
         assert list(rig.held().values()).count("reduced") == cache.too_large == 4
+
+
+def unreadable(name: str, **metadata: str) -> JSON:
+    return {**text(name, **metadata), "data": 7}
+
+
+@pytest.mark.asyncio
+async def test_what_must_be_known_of_an_object_is_kept_when_it_cannot_be_decoded(rig: Rig) -> None:
+    """It never looks deleted, so that nobody gets the devices of a claim a second time."""
+    memory = shares(100)
+    rig.api.put(text("known", "held"))
+    rig.api.put(unreadable("new"))
+    cache = rig.made(accounting=Accounting(memory, reduce=lambda each: Text(each.data)))
+    async with rig.running():
+        await rig.watched()
+        rig.api.put(unreadable("known"))
+        rig.api.put(text("last"))
+        await rig.holds(known="held", last="")
+        assert cache.undecodable == 2
+        rig.api.expire()
+        await rig.api.until(lambda: len(rig.api.asked("GET", "configmaps", watch=True)) >= 2)
+        await rig.watched()
+        assert (rig.held(), cache.undecodable) == ({"known": "held", "last": ""}, 2)
+        rig.api.put(text("known", "again"))
+        await rig.holds(known="again", last="")
+        assert cache.undecodable == 1
+        rig.api.put(unreadable("known"))
+        await rig.api.until(lambda: cache.undecodable == 2)
+        rig.api.remove("configmaps", "known")
+        rig.api.remove("configmaps", "new")
+        rig.api.remove("configmaps", "last")
+        await rig.holds()
+    assert "-known" not in rig.told[: rig.told.index("+last")]
+    assert (memory.used, len(memory)) == (0, 0)
+
+
+def test_another_object_of_the_name_has_nothing_of_the_earlier_one() -> None:
+    accounting: Accounting[Text] = Accounting(shares(100), reduce=lambda each: each)
+    decode = msgspec.json.Decoder(Text).decode
+    index: ObjectIndex[Text] = ObjectIndex(CONFIG_MAPS, decode, accounting=accounting)
+
+    def read(uid: str, data: str) -> CachedObject[Text] | None:
+        raw = f'{{"metadata":{{"name":"a","uid":"{uid}"}},"data":{data}}}'.encode()
+        return index.read(read_header(raw), raw)
+
+    earlier = read("1", '{"v":"held"}')
+    assert earlier is not None
+    index.put(earlier)
+    index.objects["", "a"] = msgspec.structs.replace(earlier, version="1")
+    again = read("1", "7")
+    assert again is not None
+    assert again.value == earlier.value
+    assert read("2", "7") is None
+
+
+@pytest.mark.asyncio
+async def test_what_can_be_read_of_an_object_that_cannot_be_decoded_is_kept(rig: Rig) -> None:
+    accounting: Accounting[Text] = Accounting(
+        shares(100), reduce=lambda each: each, rescue=lambda raw: rescued.get(b'"new"' in raw)
+    )
+    rescued = {True: Text({"v": "rescued"})}
+    rig.api.put(text("known", "before"))
+    rig.api.put(unreadable("new"))
+    rig.made(accounting=accounting)
+    async with rig.running():
+        await rig.watched()
+        assert rig.held() == {"known": "before", "new": "rescued"}
+        rig.api.put(unreadable("known"))
+        await rig.holds(new="rescued")
 
 
 @pytest.mark.asyncio

@@ -1,5 +1,7 @@
 """What is kept of a claim whose namespace has more than its share of the memory."""
 
+from typing import Any
+
 import msgspec
 import pytest
 from msgspec.structs import replace
@@ -20,7 +22,7 @@ from drawbridge.ledger.allocation_mark import (
     read_mark,
 )
 from drawbridge.ledger.holdings import read_holds
-from drawbridge.ledger.reduced_claim import reduce_claim
+from drawbridge.ledger.reduced_claim import reduce_claim, rescue_claim
 from drawbridge.names import ALLOCATION_ANNOTATION
 from tests.tables import YamlValue, every_row
 
@@ -163,3 +165,61 @@ def test_what_a_tenant_writes_without_end_is_not_kept() -> None:
     for allocated in (True, False):
         reduced = reduce_claim(claim("m" * 9000, allocated=allocated))
         assert len(msgspec.json.encode(reduced, enc_hook=str)) < 2000
+
+
+def rescued(**changes: YamlValue) -> Claim | None:
+    """Return what is kept of a claim with other values for some fields, which it cannot have."""
+    value: YamlValue = {
+        "metadata": {"name": "c", "namespace": "team", "uid": "1", "resourceVersion": "5"},
+        "spec": {"devices": {}},
+        "status": {
+            "allocation": {
+                "devices": {
+                    "results": [{"request": "r", "driver": "x.io", "pool": "p", "device": "d"}]
+                }
+            },
+            "reservedFor": [{"resource": "pods", "name": "p", "uid": "2"}],
+        },
+    }
+    for path, replacement in changes.items():
+        *parents, last = path.split("__")
+        at: Any = value
+        for name in parents:
+            at = at[0] if name == "first" else at[name]
+        at[last] = replacement
+    raw = msgspec.json.encode(value)
+    assert changes == {} or isinstance(read_claim(raw), tuple) or rescue_claim(raw) is None
+    return rescue_claim(raw)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        "spec",
+        "metadata__labels",
+        "metadata__annotations",
+        "status__devices",
+        "status__allocation__nodeSelector",
+        "status__allocation__devices__config",
+        "status__allocation__devices__results__first__shareID",
+        "status__allocation__devices__results__first__consumedCapacity",
+    ],
+)
+def test_a_claim_that_cannot_be_decoded_keeps_its_devices(field: str) -> None:
+    kept = rescued(**{field: 7})
+    assert kept is not None
+    assert kept.reduced
+    metadata, allocation = kept.metadata, kept.status.allocation
+    assert allocation is not None
+    (result,), (hold,) = allocation.devices.results, read_holds(allocation)
+    assert (metadata.name, metadata.uid, metadata.resource_version) == ("c", "1", "5")
+    assert (result.driver, result.pool, hold.device, result.share_id) == ("x.io", "p", "d", None)
+    assert [each.uid for each in kept.status.reserved_for] == ["2"]
+    assert (allocation.node_selector is not None) == (field == "status__allocation__nodeSelector")
+
+
+def test_a_claim_that_cannot_be_decoded_and_holds_nothing_is_left_out() -> None:
+    for path in ("status", "status__allocation", "status__allocation__devices__results"):
+        assert rescued(spec=7, **{path: None}) is None
+    with pytest.raises(msgspec.ValidationError):
+        rescued(status__allocation__devices__results=7)

@@ -27,7 +27,7 @@ from drawbridge.dra.nodes import Node, node_reader
 from drawbridge.dra.resource_quotas import ResourceQuota, quota_reader
 from drawbridge.dra.slices import Slice, find_slice_writer, slice_reader
 from drawbridge.facts.recent_pools import RESTART_SECONDS
-from drawbridge.ledger.reduced_claim import reduce_claim
+from drawbridge.ledger.reduced_claim import reduce_claim, rescue_claim
 from drawbridge.memory_shares import MemoryShares, find_limit_writer
 from drawbridge.process.object_cache import watch_objects
 from drawbridge.process.watched_facts import WatchedFacts
@@ -66,7 +66,10 @@ class WatchedJudgeView:
             self._watch(session, CLASSES, class_reader()),
             self._watch(session, NODES, node_reader()),
         )
-        self._watch(session, CLAIMS, claim_reader(), Accounting(shares, reduce=reduce_claim))
+        by_namespace: Accounting[Claim] = Accounting(
+            shares, reduce=reduce_claim, rescue=rescue_claim
+        )
+        self._watch(session, CLAIMS, claim_reader(), by_namespace)
         self._watch(session, TEMPLATES, template_reader(), Accounting(shares))
         # The API server compares a quota that is left out, too.
         by_limiter: Accounting[ResourceQuota] = Accounting(shares, find_limit_writer)
