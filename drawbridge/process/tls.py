@@ -44,7 +44,8 @@ class ServingContext:
     """An SSL context that serves the newest certificate.
 
     With `client_ca`, a file of certificates in PEM form, clients must present a certificate that
-    one of them signed; with `verify` CERT_OPTIONAL, a client can have none.
+    one of them signed; with `verify` CERT_OPTIONAL, a client can have none. Every handshake
+    verifies it.
     """
 
     def __init__(
@@ -60,6 +61,9 @@ class ServingContext:
         if client_ca:
             # A handshake takes the mode from here, and the trusted certificates from the newest.
             self.context.verify_mode = verify
+            # Who resumes a session is not verified again: its CA can be gone, or its time over.
+            self.context.num_tickets = 0
+            self.context.options |= ssl.OP_NO_TICKET
 
     @property
     def is_serving(self) -> bool:
@@ -93,10 +97,16 @@ class ServingContext:
             return ""
         return f"the serving certificate expired at {format_time(self.expires)}"
 
-    def _use_newest(self, connection: ssl.SSLObject, _name: str, _context: ssl.SSLContext) -> None:
+    def _use_newest(
+        self, connection: ssl.SSLObject, _name: str, _context: ssl.SSLContext
+    ) -> int | None:
         # Called for every handshake, also when the client names no server.
+        if self.client_ca and connection.session_reused:
+            # TLS 1.2 resumes without a ticket, too. OpenSSL forgets the session with the alert.
+            return ssl.AlertDescription.ALERT_DESCRIPTION_HANDSHAKE_FAILURE
         if self._newest is not None:
             connection.context = self._newest
+        return None
 
 
 class ServingCertificate:
