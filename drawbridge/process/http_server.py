@@ -1,18 +1,22 @@
 """The HTTP server of all listeners: its responses do not tell the versions of what runs.
 
+What the parser keeps of a request before it is handled is bounded, in bytes and in time.
+
 aiohttp parses each request into many objects and handles it in a task of its own, which takes
 longer than most reviews. A whole request with a known head, on a connection that waits, gets its
 response without both. aiohttp handles all others as if there were no known heads.
 """
 
+import asyncio
 import http
 import time
 from collections.abc import Awaitable, Callable
 from email.utils import formatdate
-from typing import Any
+from typing import Any, Final
 
-from aiohttp import HttpVersion11, web
+from aiohttp import HttpVersion11, StreamReader, web
 from aiohttp.hdrs import SERVER
+from aiohttp.streams import EMPTY_PAYLOAD
 from aiohttp.web_protocol import RequestHandler
 
 from drawbridge.process.known_heads import (
@@ -23,8 +27,14 @@ from drawbridge.process.known_heads import (
     WholeResponse,
     read_layout,
 )
+from drawbridge.process.network_peers import OVERDUE_SECONDS
 
 _NAME = "drawbridge"
+# Of what aiohttp keeps of a request besides its body: it allows 128 headers, and keeps each twice.
+MAX_HEAD_BYTES: Final = 32 * 1024
+# How many requests wait for the one before, until nothing more is read from a connection.
+_MAX_QUEUE: Final = 2
+_MALFORMED: Final = "the request is malformed, or a part of its head is too large\n"
 HandleFunction = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
@@ -36,9 +46,11 @@ class HTTPServer(web.Server):
         handle: HandleFunction,
         *,
         find_responder: FindResponder | None = None,
+        max_head: int = MAX_HEAD_BYTES,
         **options: Any,  # noqa: ANN401
     ) -> None:
-        super().__init__(handle, **options)
+        super().__init__(handle, max_field_size=max_head, **options)
+        self.max_head = max_head
         self.heads = KnownHeads(find_responder) if find_responder else None
 
     def __call__(self) -> RequestHandler:
@@ -54,37 +66,92 @@ class HTTPServer(web.Server):
 
 
 class _Connection(RequestHandler):
-    __slots__ = ("_missing", "_server")
+    __slots__ = ("_body", "_deadline", "_kept", "_missing", "_progress", "_server")
 
     def __init__(self, server: HTTPServer, **options: Any) -> None:  # noqa: ANN401
         super().__init__(server, **options)
         self._server = server
         # How many bytes of a request are still to come; negative if nobody but the parser knows.
         self._missing = 0 if server.heads else -1
+        # Of requests that wait for the one before, aiohttp reads 32, whatever their size.
+        self._max_msg_queue_size, self._msg_queue_resume_size = _MAX_QUEUE, _MAX_QUEUE - 1
+        # The body of the newest request, and how far the parser has come.
+        self._body: StreamReader = EMPTY_PAYLOAD
+        self._progress = (0, 0, True)
+        # How many bytes the parser got since then, and when the connection ends because of them.
+        self._kept = 0
+        self._deadline: asyncio.TimerHandle | None = None
 
     def data_received(self, data: bytes) -> None:
         """Respond to a whole request, or feed the parser."""
         heads = self._server.heads
         if self._missing or heads is None or not data:
             self._missing -= len(data)
-            super().data_received(data)
+            self._feed(data)
             return
         layout = read_layout(data)
         if layout is None:
             self._missing = -1
-            super().data_received(data)
+            self._feed(data)
             return
         responder = heads.find(layout.head)
         if responder and layout.end == len(data) and self._respond(responder, layout, data):
             return
         queued = len(self._messages)
-        super().data_received(data)
+        self._feed(data)
         if responder is None:
             arrived = [message for message, _ in self._messages][queued:]
             is_known = len(arrived) == 1 and heads.learn(layout, arrived[0])
         else:
             is_known = True
         self._missing = layout.end - len(data) if is_known else -1
+
+    def _feed(self, data: bytes) -> None:
+        """Feed the parser; end a connection that sends too much of a head, or for too long.
+
+        The fields after a body in chunks count as well. The time of a body has limits of its own.
+        """
+        super().data_received(data)
+        if self._close or self._upgraded:  # it is ignored, or aiohttp bounds it
+            return
+        if self._request_count != self._progress[0] and self._messages:
+            self._body = self._messages[-1][1]
+        is_whole = self._body.is_eof()
+        progress = self._request_count, self._body.total_bytes, is_whole
+        if progress != self._progress:
+            self._progress, self._kept = progress, 0
+            self._forget_deadline()
+            return
+        self._kept += len(data)
+        if self._kept > self._server.max_head:
+            self._abort()
+        elif self._kept and is_whole and self._deadline is None:
+            self._deadline = self._loop.call_later(OVERDUE_SECONDS, self._abort)
+
+    def _abort(self) -> None:
+        if self.transport is not None:
+            self.transport.abort()
+
+    def _forget_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """End the connection."""
+        self._forget_deadline()
+        super().connection_lost(exc)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Respond to a request that is malformed, or whose handler failed."""
+        # The message of aiohttp quotes the request, such as a token in it.
+        return super().handle_error(request, status, exc, message and _MALFORMED)
 
     def _respond(self, responder: Responder, layout: HeadLayout, data: bytes) -> bool:
         """Respond to a request, unless the task of the connection has to do so."""

@@ -101,7 +101,9 @@ class _ClientErrorFilter(logging.Filter):
         """Keep every record, and remove the stack of client errors."""
         error = record.exc_info[1] if record.exc_info else None
         if isinstance(error, HttpProcessingError | OSError):
-            record.fields = {"error": _cut(f"{type(error).__name__}: {error}", 300)}
+            # The text of the first ones quotes the request, such as a token in it.
+            text = "" if isinstance(error, HttpProcessingError) else f": {error}"
+            record.fields = {"error": _cut(f"{type(error).__name__}{text}", 300)}
             record.exc_info = None
             record.levelno, record.levelname = logging.INFO, "INFO"
         return True

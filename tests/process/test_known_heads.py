@@ -67,6 +67,8 @@ class Transport(asyncio.Transport):
         """Write no more."""
         self.is_closed = True
 
+    abort = close
+
     def is_closing(self) -> bool:
         """Whether nothing is written."""
         return self.is_closed
