@@ -37,7 +37,7 @@ from allocator.api.reviews import Caller
 from allocator.api.tenants import Places, Rate, SharedRates, too_many
 from drawbridge.process import metrics
 from drawbridge.process.addresses import Address
-from drawbridge.process.listener import TLSListener
+from drawbridge.process.listener import ListenerLimits, TLSListener
 from drawbridge.process.request_bodies import (
     JSON,
     RejectedRequestError,
@@ -54,7 +54,7 @@ _BYTES_OF_SHARE: Final = 8 << 20
 _BODY_SECONDS: Final = 10.0
 _IN_FLIGHT_OF_TENANT: Final = 8
 _IN_FLIGHT_OF_SHARE: Final = 32
-_MAX_CONNECTIONS: Final = 200
+_LISTENER_LIMITS: Final = ListenerLimits(connections=200)
 _CLOSE_SECONDS: Final = 1.0
 _MAX_PARAMETERS: Final = 16
 # One search counts as several reads. A page of pools and a large body hold the event loop as long
@@ -258,9 +258,7 @@ async def serve_api(
     at: Address, certificate: CertificateSource | None, handler: ApiHandler
 ) -> AsyncIterator[TLSListener]:
     """Serve until the context exits; raises OSError."""
-    listener = TLSListener(
-        at, certificate, handler.handle, name="api", max_connections=_MAX_CONNECTIONS
-    )
+    listener = TLSListener(at, certificate, handler.handle, name="api", limits=_LISTENER_LIMITS)
     await listener.open()
     try:
         yield listener

@@ -26,7 +26,7 @@ from aiohttp.hdrs import HOST, ORIGIN
 
 from cli.served_page.snapshots import Snapshots
 from drawbridge.process.addresses import Address
-from drawbridge.process.listener import TLSListener
+from drawbridge.process.listener import ListenerLimits, TLSListener
 from drawbridge.report.page.script import SCRIPT, SEARCH
 from drawbridge.report.page.written import AUDIT
 from drawbridge.report.style import STYLE
@@ -95,9 +95,8 @@ class PageServer:
         self._alive_seconds = alive_seconds
         self._stopping = asyncio.Event()
         at = Address(LOOPBACK, port)
-        self._listener = TLSListener(
-            at, None, self.handle, name="page", max_connections=max_connections
-        )
+        limits = ListenerLimits(max_connections, handshakes=MAX_CONNECTIONS)
+        self._listener = TLSListener(at, None, self.handle, name="page", limits=limits)
 
     async def open(self) -> None:
         """Start to listen. Raise OSError if the port is not available."""

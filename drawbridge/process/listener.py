@@ -14,14 +14,14 @@ from asyncio.sslproto import SSLProtocol
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from drawbridge.process.addresses import Address
-from drawbridge.process.health import open_listening_socket
-from drawbridge.process.http_server import HandleFunction, HTTPServer
+from drawbridge.process.addresses import Address, open_listening_socket
+from drawbridge.process.descriptors import find_limit
+from drawbridge.process.http_server import MAX_HEAD_BYTES, HandleFunction, HTTPServer
 from drawbridge.process.known_heads import FindResponder, Responder, WholeResponse
 from drawbridge.process.logs import connection_logger, log_event
 from drawbridge.process.network_peers import (
@@ -46,14 +46,49 @@ MAX_CONNECTIONS: Final = 800
 # at once unless it is told otherwise, each over a connection of its own. This is enough for two.
 MAX_HANDSHAKES: Final = 400
 # How many connections the kernel keeps until they are accepted. It drops others without a word, and
-# the client tries again after a second. asyncio accepts 100 in a turn of the loop.
+# the client tries again after a second.
 _QUEUE: Final = MAX_HANDSHAKES
+# How many connections asyncio accepts in a turn of the loop, if there are as many handshakes.
+_ACCEPTED: Final = 100
 
 
 # asyncio allocates this much for each TLS connection when it accepts it: 256 KiB unless changed.
 # Only a full garbage collection frees the memory of a failed handshake, because asyncio's exception
 # refers to itself.
 SSLProtocol.max_size = 32 * 1024
+
+
+class ListenerLimits(NamedTuple):
+    """How many connections a listener has, before and after the handshake, and bytes of a head.
+
+    They have at most one of so many parts of the file descriptors of the process. If there are too
+    few, their number is smaller. The parts of all listeners leave a quarter to what else is open.
+    """
+
+    connections: int = MAX_CONNECTIONS
+    handshakes: int = MAX_HANDSHAKES
+    head: int = MAX_HEAD_BYTES
+    part: int = 2
+
+    @property
+    def accepted(self) -> int:
+        """How many connections are accepted in a turn of the loop."""
+        return min(self.handshakes, _ACCEPTED)
+
+    def fit(self, descriptors: int) -> "ListenerLimits":
+        """Return the limits for a process with so many file descriptors."""
+        # Those that are accepted in a turn, beyond all others, end in the next turn.
+        most = self.connections + 2 * self.handshakes
+        room = descriptors // self.part
+        if most <= room:
+            return self
+        connections, handshakes = (
+            max(1, number * room // most) for number in (self.connections, self.handshakes)
+        )
+        return self._replace(connections=connections, handshakes=handshakes)
+
+
+DEFAULT_LISTENER_LIMITS: Final = ListenerLimits()
 
 
 @dataclass(slots=True)
@@ -227,8 +262,7 @@ class TLSListener:
         handle: HandleFunction,
         *,
         name: str = "admission",
-        max_connections: int = MAX_CONNECTIONS,
-        max_handshakes: int = MAX_HANDSHAKES,
+        limits: ListenerLimits = DEFAULT_LISTENER_LIMITS,
         linger: float = LINGER,
         find_responder: FindResponder | None = None,
     ) -> None:
@@ -236,8 +270,8 @@ class TLSListener:
         self._certificate = certificate
         self._handle = handle
         self._name = name
-        self._max_connections = max_connections
-        self._handshakes = _Handshakes(max_handshakes)
+        self._wanted, self._limits = limits, limits.fit(find_limit())
+        self._handshakes = _Handshakes(self._limits.handshakes)
         self._linger = linger
         self._find_responder = find_responder
         self._server: _BoundedServer | None = None
@@ -245,11 +279,16 @@ class TLSListener:
 
     async def open(self) -> None:
         """Start to listen. Raise OSError if the address is not available."""
+        if self._limits != self._wanted:
+            text = f"the limit of file descriptors allows the {self._name} listener few connections"
+            most, wanted = self._limits.connections, self._wanted.connections
+            log_event(_LOG, logging.WARNING, text, connections=most, wanted=wanted)
         self._server = _BoundedServer(
             self._handle,
-            self._max_connections,
+            self._limits.connections,
             self._handshakes,
             find_responder=self._find_responder,
+            max_head=self._limits.head,
             logger=connection_logger(),
             access_log=None,
             keepalive_timeout=_IDLE_TIMEOUT,
@@ -259,6 +298,7 @@ class TLSListener:
         self._listening = await asyncio.get_running_loop().create_server(
             self._server,
             sock=self._open_socket(),
+            backlog=self._limits.accepted,
             **self._tls_options(),
         )
 

@@ -21,6 +21,7 @@ from drawbridge.cluster.session import Session
 from drawbridge.process import logs, metrics
 from drawbridge.process.addresses import Address
 from drawbridge.process.build_info import read_build_info
+from drawbridge.process.descriptors import raise_limit
 from drawbridge.process.health import ReadinessCheck, serve_operations
 from drawbridge.process.logs import log_event
 from drawbridge.process.settings import Settings, WatchedConfiguration, watch_in_use
@@ -185,6 +186,7 @@ async def run_process(options: ProcessOptions, log: logging.Logger, serve: Serve
     exception, or 4 if the API server was restored from a backup: only a new process has forgotten
     everything that was derived from the objects before.
     """
+    raise_limit()
     _announce_build(log)
     stop = StopSignal()
     stop.install()

@@ -12,11 +12,8 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from drawbridge.process import logs, metrics
-from drawbridge.process.addresses import Address, parse_address
-from drawbridge.process.health import (
-    open_listening_socket,
-    serve_operations,
-)
+from drawbridge.process.addresses import Address, open_listening_socket, parse_address
+from drawbridge.process.health import serve_operations
 from tests.process import http_client
 from tests.process.http_client import Response
 from tests.tables import every_row
@@ -251,7 +248,7 @@ def test_without_ipv6_ipv4_is_served(monkeypatch: pytest.MonkeyPatch, failing: s
                 raise OSError(99, "Cannot assign requested address")
             super().bind(address)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("drawbridge.process.health.socket.socket", WithoutIPv6)
+    monkeypatch.setattr("drawbridge.process.addresses.socket.socket", WithoutIPv6)
     with open_listening_socket(Address("", 0), "health") as opened:
         assert opened.family == socket.AF_INET
         monkeypatch.undo()

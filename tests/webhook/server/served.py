@@ -9,7 +9,12 @@ from typing import NamedTuple
 import msgspec
 
 from drawbridge.process.addresses import Address
-from drawbridge.process.listener import MAX_CONNECTIONS, MAX_HANDSHAKES, TLSListener
+from drawbridge.process.listener import (
+    MAX_CONNECTIONS,
+    MAX_HANDSHAKES,
+    ListenerLimits,
+    TLSListener,
+)
 from drawbridge.process.review import decode_review
 from drawbridge.process.tls import ServingCertificate
 from tests.process import http_client
@@ -130,8 +135,7 @@ async def serve(
         ANY,
         certificate,
         handler.handle,
-        max_connections=max_connections,
-        max_handshakes=max_handshakes,
+        limits=ListenerLimits(max_connections, max_handshakes),
         linger=0.05,
         find_responder=handler.find_responder,
     )

@@ -188,8 +188,10 @@ def test_a_graceful_stop_has_exit_code_0(tmp_path: Path) -> None:
 
     code, lines = run_in_process(tmp_path, f"--kubeconfig={kubeconfig}", then=end)
     assert code == 0
-    assert [line["msg"] for line in lines[-3:]] == [
+    assert [line["msg"] for line in lines[-5:]] == [
         "stopping",
         "admission listener closed",
+        "metrics listener closed",
+        "health listener closed",
         "stopped",
     ]
