@@ -126,7 +126,15 @@ class _Connection(RequestHandler):
         if self._kept > self._server.max_head:
             self._abort()
         elif self._kept and is_whole and self._deadline is None:
-            self._deadline = self._loop.call_later(OVERDUE_SECONDS, self._abort)
+            self._deadline = self._loop.call_later(OVERDUE_SECONDS, self._end_overdue)
+
+    def _end_overdue(self) -> None:
+        """End a connection that waits for the rest of a head, or look again when it waits."""
+        waiter = self._waiter
+        if waiter is None or waiter.done():  # the rest may be there, and is not read
+            self._deadline = self._loop.call_later(OVERDUE_SECONDS, self._end_overdue)
+        else:
+            self._abort()
 
     def _abort(self) -> None:
         if self.transport is not None:

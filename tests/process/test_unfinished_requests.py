@@ -135,6 +135,25 @@ def test_a_body_may_take_longer_than_a_head(monkeypatch: pytest.MonkeyPatch) -> 
     assert play(send) == b"hello"
 
 
+def test_a_head_behind_a_request_that_is_handled_has_its_time_afterwards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http_server, "OVERDUE_SECONDS", 0.05)
+
+    async def run() -> tuple[bytes, bool]:
+        server = Server()
+        server.unblocked.clear()
+        async with asyncio.timeout(5), connect(server) as connection:
+            await connection.send(LENGTH + b"hello")
+            await asyncio.sleep(0.01)
+            await connection.send(HEAD)
+            await asyncio.sleep(0.2)
+            server.unblocked.set()
+            return (await connection.read_response()).body, await connection.wait_closed()
+
+    assert asyncio.run(run()) == (b"hello", True)
+
+
 def test_of_requests_that_wait_few_are_read() -> None:
     async def run() -> tuple[int, list[bytes]]:
         server = Server()
