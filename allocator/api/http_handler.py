@@ -1,9 +1,11 @@
 """Serves the API: finds the call of a request, checks who sends it, and limits what all send.
 
 Off loopback it uses TLS, and every request has a caller. An unhandled exception fails one request
-only.
+only. The calls of the scheduler have the same event loop: of the API, it begins one request in a
+turn, so what nobody's rate counts, such as a refusal, delays them no more if there are many.
 """
 
+import asyncio
 import contextlib
 import ipaddress
 import logging
@@ -37,7 +39,9 @@ from allocator.api.reviews import Caller
 from allocator.api.tenants import Places, Rate, SharedRates, too_many
 from drawbridge.process import metrics
 from drawbridge.process.addresses import Address
+from drawbridge.process.fair_turns import FairTurns, TurnKey
 from drawbridge.process.listener import ListenerLimits, TLSListener
+from drawbridge.process.network_peers import find_peer
 from drawbridge.process.request_bodies import (
     JSON,
     RejectedRequestError,
@@ -54,6 +58,8 @@ _BYTES_OF_SHARE: Final = 8 << 20
 _BODY_SECONDS: Final = 10.0
 _IN_FLIGHT_OF_TENANT: Final = 8
 _IN_FLIGHT_OF_SHARE: Final = 32
+# More than there can be connections, and requests whose connection has ended.
+_MAX_REQUESTS: Final = 1 << 16
 _LISTENER_LIMITS: Final = ListenerLimits(connections=200)
 _CLOSE_SECONDS: Final = 1.0
 _MAX_PARAMETERS: Final = 16
@@ -99,6 +105,7 @@ class ApiHandler:
         self._bodies = RequestBodies(MAX_BODY_BYTES, 4 * _MAX_ARRIVING_BYTES, _BODY_SECONDS)
         self._in_flight = Places(_IN_FLIGHT_OF_TENANT, _IN_FLIGHT_OF_SHARE, "concurrent requests")
         self._bytes = Places(_BYTES_OF_TENANT, _BYTES_OF_SHARE, "bytes in concurrent requests")
+        self._turns = FairTurns(_MAX_REQUESTS)
         self._rates = SharedRates(_REQUESTS_OF_TENANT, _REQUESTS_OF_SHARE)
         self._routes = (
             _Route(LIST_ALLOCATIONS, lambda r: calls.list_allocations(r.caller, r.query)),
@@ -118,6 +125,8 @@ class ApiHandler:
         routes = [(each, name) for each in self._routes if (name := _match(each.call, path)) != ""]
         label = routes[0][0].call.label if routes else _UNKNOWN
         started = time.perf_counter()
+        async with self._turns.take(TurnKey(find_peer(request.remote or ""))):
+            await asyncio.sleep(0)
         try:
             response = await self._respond(request, routes, query)
         except ConnectionError:  # the client is gone
