@@ -119,14 +119,14 @@ class Decider:
             devices = PodDemand(devices=count_devices(own, self.sizes))
             return PodOutcome(("claims of its own",), Fate.OWN_CLAIMS, demand=devices)
         fate, findings = self._choose(asked, namespace, after)
+        reasons = _cut(f"{each.code}: {each.message}" for each in findings)
         if marked:
             fate = Fate.TRANSLATED
         elif fate.goes and self._names_node(pod, namespace.name):
-            outcome = self._outcome(asked, after, asks, Fate.STAYS, ())
-            return msgspec.structs.replace(outcome, reasons=(_NAMES_NODE,))
+            fate, reasons = Fate.STAYS, (_NAMES_NODE,)
         elif _is_kept(pod, namespace, self.configuration) and fate is Fate.TO_TRANSLATE:
-            return self._outcome(asked, after, asks, Fate.STAYS, ())
-        return self._outcome(asked, after, asks, fate, findings)
+            fate, reasons = Fate.STAYS, (_OPTED_OUT,)
+        return self._outcome(asked, after, asks, fate, reasons)
 
     def _names_node(self, pod: Value, namespace: str) -> bool:
         """Whether the template of a pod names its node, so that no scheduler allocates for it."""
@@ -165,11 +165,8 @@ class Decider:
         after: AdmissionDecision,
         asks: tuple[str, ...],
         fate: Fate,
-        why: Sequence[Finding],
+        reasons: tuple[str, ...],
     ) -> PodOutcome:
-        reasons = _cut(dict.fromkeys(f"{each.code}: {each.message}" for each in why))
-        if fate is Fate.STAYS and not reasons:
-            reasons = (_OPTED_OUT,)
         told = (each for each in after.findings if each.severity is not Severity.INFO)
         units = count_units(asked)
         becomes: tuple[str, ...] = ()

@@ -34,6 +34,12 @@ class ContainerRequests(msgspec.Struct, frozen=True):
         resources = as_mapping(self.before.get(part))
         return {name: _read_amount(resources[name]) for name in names if name in resources}
 
+    def is_requested(self, name: str) -> bool:
+        """Whether a resource has an amount other than 0, which an unreadable one can be."""
+        parts = (as_mapping(self.before.get(part)) for part in _PARTS)
+        amounts = (valid_quantity(each[name]) for each in parts if name in each)
+        return any(amount is None or amount.sign() for amount in amounts)
+
     def describe_removed(self) -> Iterator[str]:
         """Describe each removed resource."""
         for name in self.removed:
@@ -43,9 +49,10 @@ class ContainerRequests(msgspec.Struct, frozen=True):
 
 
 def describe_requests(pod: Value) -> Iterator[str]:
-    """Describe each device resource that a container of the pod requests."""
+    """Describe each device resource that a container of the pod requests; 0 requests none."""
     for container in _compare_containers(pod, {}):
-        yield from container.describe_removed()
+        names = tuple(filter(container.is_requested, container.removed))
+        yield from replace(container, removed=names).describe_removed()
 
 
 class RemovedRequests(msgspec.Struct, frozen=True):
