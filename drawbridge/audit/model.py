@@ -17,7 +17,7 @@ class Fate(enum.StrEnum):
     TO_TRANSLATE = "toTranslate"  # claims replace the requests when the pod is created again
     BY_CLASS = "byClass"  # the manifest stays: a DeviceClass serves the name
     STAYS = "stays"  # it needs its device plugin
-    REFUSED = "refused"  # nothing can serve it
+    REFUSED = "refused"  # nothing can serve it, or an annotation is wrong
     OWN_CLAIMS = "ownClaims"  # it was written with claims
 
     @property

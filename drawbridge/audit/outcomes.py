@@ -37,6 +37,7 @@ from drawbridge.translate.codes import POD_TOO_COMPLEX
 from drawbridge.translate.decisions import codes as decision_codes
 from drawbridge.translate.decisions.codes import LEFT_TO_CLASS
 from drawbridge.translate.essence import essence_key
+from drawbridge.translate.legacy.asks import PodRequests
 from drawbridge.translate.legacy.read import as_created, read_pod
 
 _LEFT: Final = find_names((decision_codes.CODES,), Trait.LEAVES_REQUEST)
@@ -47,11 +48,15 @@ _NAMES_NODE: Final = (
     "The template names its node (nodeName), so no scheduler allocates claims for its pods. Replace"
     " it by a nodeSelector on kubernetes.io/hostname."
 )
+_NOT_READ: Final = "not read"
 _OPTED_OUT: Final = "The pod opts out of the translation by its label, or the rollout has no part."
 
 
 class PodOutcome(msgspec.Struct, frozen=True):
-    """What a pod asks, and what becomes of it."""
+    """What a pod asks, and what becomes of it.
+
+    `is_read` is whether a request could be read, as it may not be of a pod that is refused.
+    """
 
     asks: tuple[str, ...]
     fate: Fate
@@ -61,6 +66,7 @@ class PodOutcome(msgspec.Struct, frozen=True):
     demand: PodDemand = PodDemand()
     edits: tuple[Edit, ...] = ()
     templates: tuple[Mapping[str, Value], ...] = ()
+    is_read: bool = True
 
 
 @dataclass(frozen=True)
@@ -101,7 +107,7 @@ class Decider:
             return self.brief.run(lambda: self._decide(pod, namespace, marked=marked))
         except CutShort:
             why = f"{POD_TOO_COMPLEX.name}: the audit ends after {self.brief.seconds:g} s for a pod"
-            return PodOutcome(("not read",), Fate.REFUSED, reasons=(why,))
+            return PodOutcome((_NOT_READ,), Fate.REFUSED, reasons=(why,))
         finally:
             self.brief.stop()
 
@@ -111,40 +117,44 @@ class Decider:
         original = restore_original(pod) if marked else None
         asked = as_created(pod if original is None else original)
         after = self.after(asked, namespace)
-        asks = self._describe(asked, after)
+        requests = read_pod(asked, self.configuration)
+        asks = _describe(requests, after)
         own = () if marked else tuple(self._own_specs(pod))
         if not asks and not own:
             return None
+        held = PodDemand(devices=count_devices(own, self.sizes))
         if not asks:
-            devices = PodDemand(devices=count_devices(own, self.sizes))
-            return PodOutcome(("claims of its own",), Fate.OWN_CLAIMS, demand=devices)
+            return PodOutcome(("claims of its own",), Fate.OWN_CLAIMS, demand=held)
         fate, findings = self._choose(asked, namespace, after)
         reasons = _cut(f"{each.code}: {each.message}" for each in findings)
         if marked:
             fate = Fate.TRANSLATED
         elif fate.goes and self._names_node(pod, namespace.name):
             fate, reasons = Fate.STAYS, (_NAMES_NODE,)
-        elif _is_kept(pod, namespace, self.configuration) and fate is Fate.TO_TRANSLATE:
+        elif self._stays_kept(asked, fate) and _is_kept(pod, namespace, self.configuration):
             fate, reasons = Fate.STAYS, (_OPTED_OUT,)
-        return self._outcome(asked, after, asks, fate, reasons)
+        outcome = self._outcome(asked, after, asks, fate, reasons)
+        if requests.asks or outcome.demand.units or not after.is_denied:
+            return outcome
+        return msgspec.structs.replace(outcome, is_read=False, demand=held)
 
     def _names_node(self, pod: Value, namespace: str) -> bool:
         """Whether the template of a pod names its node, so that no scheduler allocates for it."""
         owner = find_root_owner(namespace, read_metadata(pod)).partition("/")[2]
         return bool(self.templates.find(namespace, owner).named_node)
 
-    def _describe(self, asked: Value, decision: AdmissionDecision) -> tuple[str, ...]:
-        requests = read_pod(asked, self.configuration)
-        listed = tuple(describe_requests(requests)) if requests.asks else ()
-        return _cut(listed or decision.asked)
+    def _stays_kept(self, asked: Value, fate: Fate) -> bool:
+        """Whether a pod that admission leaves alone keeps what it has, and may be created again."""
+        if fate is not Fate.REFUSED:
+            return fate is Fate.TO_TRANSLATE
+        return all(self.most.get(name, 0) >= units for name, units in count_units(asked).items())
 
     def _choose(
         self, asked: Value, namespace: AuditedNamespace, after: AdmissionDecision
     ) -> tuple[Fate, Sequence[Finding]]:
         if after.is_denied:
             stays = not self.now(asked, namespace).is_denied and self._is_served(asked)
-            errors = [each for each in after.findings if each.severity is Severity.ERROR]
-            return (Fate.STAYS if stays else Fate.REFUSED), errors
+            return (Fate.STAYS if stays else Fate.REFUSED), [*_find_errors(after)]
         if after.templates:
             return Fate.TO_TRANSLATE, ()
         left = [each for each in after.findings if each.code in _LEFT]
@@ -221,6 +231,18 @@ def read_metadata(pod: Value) -> PodMetadata:
 def _is_kept(pod: Value, namespace: AuditedNamespace, configuration: Configuration) -> bool:
     """Whether the pod or the rollout keeps it out of the translation."""
     return not is_included(namespace.name, read_metadata(pod), configuration.scope)
+
+
+def _describe(requests: PodRequests, decision: AdmissionDecision) -> tuple[str, ...]:
+    """Return what a pod asks; of one that is refused unread, the fields that say so."""
+    is_read = requests.asks or decision.is_denied
+    listed = tuple(describe_requests(requests)) if is_read else ()
+    refused = (each.path for each in _find_errors(decision))
+    return _cut(listed or decision.asked or (each or _NOT_READ for each in refused))
+
+
+def _find_errors(decision: AdmissionDecision) -> Iterator[Finding]:
+    return (each for each in decision.findings if each.severity is Severity.ERROR)
 
 
 def _cut(texts: Iterable[str]) -> tuple[str, ...]:

@@ -106,6 +106,8 @@ def _find_server(pod: Value, node: str, outcome: PodOutcome, where: Where) -> st
         return NOBODY
     if outcome.fate in (Fate.TRANSLATED, Fate.OWN_CLAIMS):
         return CLAIMS
+    if not outcome.is_read:
+        return CLAIMS if outcome.demand.devices else NOBODY
     path = ("status", "extendedResourceClaimStatus", "requestMappings")
     if names := [text_at(each, "resourceName") for each in as_list(get_value(pod, path))]:
         return f"DeviceClass for {', '.join(dict.fromkeys(names))}"

@@ -41,7 +41,7 @@ _MEANINGS: Final = {
     Fate.BY_CLASS: "The manifests stay as they are; a DeviceClass serves the name.",
     Fate.OWN_CLAIMS: "They were written with claims.",
     Fate.STAYS: "They need their device plugin; the reason is listed with each.",
-    Fate.REFUSED: "No node can serve them, with or without the migration.",
+    Fate.REFUSED: "No node can serve them, now or after the migration, or an annotation is wrong.",
 }
 
 

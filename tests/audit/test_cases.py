@@ -25,6 +25,7 @@ FOLDER = "/var/lib/kubelet/device-plugins"
 ANSWERS = (
     "workloads", "groups", "steps", "leaves", "says", "fit", "reasons", "refusals", "quotas",
     "commands", "why of steps", "first line", "undo", "must leave", "drivers", "nodes left",
+    "asks",
 )  # fmt: skip
 
 
@@ -186,6 +187,11 @@ def told(audit: dict[str, Any]) -> dict[str, Any]:
             for namespace in namespaces
             for each in namespace["workloads"]
             if each["reasons"]
+        },
+        "asks": {
+            f"{namespace['namespace']}/{each['owner']}": each["asks"]
+            for namespace in namespaces
+            for each in namespace["workloads"]
         },
         "refusals": {
             f"{e['namespace']}/{o}": text for e in namespaces for o, text in e["refusals"].items()
