@@ -133,10 +133,8 @@ def compose_audit(  # noqa: PLR0913  # what decides, and what was read
     charged = extended if gates.extended_resource else frozenset[str]()
     namespaces = tuple(_audit_namespaces(objects, decider, where, charged, progress))
     every = [entry for each in namespaces for entry in each.workloads]
-    # What has finished asks for nothing, but was asked in the time that `--since` names.
-    counted = every if ask_fit is None else [each for each in every if not each.is_over]
-    summary, shown = _summarize(counted, objects), tuple(map(_shorten, namespaces))
-    part = Audit(gates.version, summary, shown, stuck=objects.stuck)
+    shown = tuple(_shorten(_count_fates(each, is_part=ask_fit is None)) for each in namespaces)
+    part = Audit(gates.version, _summarize(shown, every, objects), shown, stuck=objects.stuck)
     if ask_fit is None:
         return part
     by_name = {each.name: each for each in objects.namespaces}
@@ -230,6 +228,15 @@ def _list_quotas(quotas: Iterable[Value], charged: Collection[str]) -> Iterator[
             yield f"{text_at(quota, 'metadata', 'name')}: {told}"
 
 
+def _count_fates(namespace: NamespaceAudit, *, is_part: bool) -> NamespaceAudit:
+    """Count the workloads: in the whole cluster, what has finished asks for nothing.
+
+    In a part it was asked in the time that `--since` names.
+    """
+    counted = Counter(each.fate for each in namespace.workloads if is_part or not each.is_over)
+    return replace(namespace, fates={fate: counted[fate] for fate in Fate})
+
+
 def _shorten(namespace: NamespaceAudit) -> NamespaceAudit:
     """Bound what one namespace adds to the output; the counts have everything."""
     more = len(namespace.workloads) - _MAX_SHOWN
@@ -238,15 +245,18 @@ def _shorten(namespace: NamespaceAudit) -> NamespaceAudit:
     return replace(namespace, workloads=namespace.workloads[:_MAX_SHOWN], workloads_not_shown=more)
 
 
-def _summarize(entries: Sequence[WorkloadAudit], objects: AuditedObjects) -> Summary:
+def _summarize(
+    namespaces: Iterable[NamespaceAudit], entries: Sequence[WorkloadAudit], objects: AuditedObjects
+) -> Summary:
     fates, units = Counter[Fate](), Counter[str]()
+    for namespace in namespaces:
+        fates.update(namespace.fates)
     for entry in entries:
-        fates[entry.fate] += 1
         if entry.served_by not in (CLAIMS, NOBODY):
             units.update(times(entry.demand, entry.running).units)
     return Summary(
         len(objects.nodes),
-        len(entries),
+        fates.total(),
         sum(each.pods for each in entries),
         {fate: fates[fate] for fate in Fate},
         dict(sorted(units.items())),

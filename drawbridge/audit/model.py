@@ -88,7 +88,7 @@ class WorkloadAudit(AuditPart, frozen=True):
 class NamespaceAudit(AuditPart, frozen=True):
     """The workloads of a namespace that ask for devices, and its quotas on legacy names.
 
-    `pods` counts the pods by what becomes of them. `refusals` are owners whose pods admission
+    `pods` counts the pods by what becomes of them, `fates` the workloads. `refusals` are owners whose pods admission
     refuses now, with the number of attempts, from events.
     """
 
@@ -96,6 +96,7 @@ class NamespaceAudit(AuditPart, frozen=True):
     mode: Mode
     pods: Mapping[Fate, int]
     workloads: tuple[WorkloadAudit, ...]
+    fates: Mapping[Fate, int] = {}
     workloads_not_shown: int = 0
     refusals: Mapping[str, str] = {}
     quotas: tuple[str, ...] = ()

@@ -70,10 +70,10 @@ def summarize(audit: Audit) -> str:
 
 
 def _write_namespaces(namespaces: Sequence[NamespaceAudit], most: int | None) -> Iterator[str]:
-    shown = [fate for fate in Fate if any(each.pods.get(fate) for each in namespaces)]
-    header = ("NAMESPACE", "MODE", *(FATE_WORDS[fate].upper() for fate in shown))
+    shown = [fate for fate in Fate if any(each.fates.get(fate) for each in namespaces)]
+    header = ("NAMESPACE", "MODE", "PODS", "WORKLOADS", *(FATE_WORDS[e].upper() for e in shown))
     rows = [
-        (each.namespace, each.mode, *(f"{each.pods.get(fate, 0):,}" for fate in shown))
+        (each.namespace, each.mode, *(f"{number:,}" for number in _count(each, shown)))
         for each in namespaces
     ]
     yield from align_columns([header, *rows])
@@ -82,6 +82,13 @@ def _write_namespaces(namespaces: Sequence[NamespaceAudit], most: int | None) ->
             yield ""
             yield f"{namespace.namespace}:"
             yield from (f"  {line}" for line in _write_namespace(namespace, most))
+
+
+def _count(namespace: NamespaceAudit, shown: Iterable[Fate]) -> Iterator[int]:
+    """Yield the pods, the workloads, and these by what becomes of them."""
+    yield sum(namespace.pods.values())
+    yield sum(namespace.fates.values())
+    yield from (namespace.fates.get(fate, 0) for fate in shown)
 
 
 def _write_namespace(namespace: NamespaceAudit, most: int | None) -> Iterator[str]:

@@ -142,8 +142,8 @@ def test_text_shows_who_asks_what_and_what_becomes_of_it(tmp_path: Path) -> None
         "6 workloads with 7 pods: 1 translated, 3 to translate, 1 stays with its plugin, 1 refused"
     )
     assert lines[2:4] == [
-        "NAMESPACE MODE TRANSLATED TO TRANSLATE STAYS WITH ITS PLUGIN REFUSED",
-        "team-a enforce 1 1 1 0",
+        "NAMESPACE MODE PODS WORKLOADS TRANSLATED TO TRANSLATE STAYS WITH ITS PLUGIN REFUSED",
+        "team-a enforce 3 3 1 1 1 0",
     ]
     train = next(number for number, line in enumerate(lines) if "Job/train" in line)
     assert lines[train].startswith("to translate Job/train 2 pods now: device plugin")
@@ -152,6 +152,33 @@ def test_text_shows_who_asks_what_and_what_becomes_of_it(tmp_path: Path) -> None
     huge = "refused now: Job/huge: 7 attempts: CountNeverFits: spec: 300 (x)"
     assert huge in lines
     assert "elsewhere" not in out
+
+
+def test_the_table_counts_workloads_without_pods(tmp_path: Path) -> None:
+    template = {"spec": pod("team-a", "any")["spec"]}
+    idle = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "idle", "namespace": "team-a"},
+        "spec": {"replicas": 0, "template": template},
+    }
+    nightly = {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": "nightly", "namespace": "team-a"},
+        "spec": {"jobTemplate": {"spec": {"template": template}}},
+    }
+    finished = pod("team-a", "done", job="done")
+    finished["status"] = {"phase": "Succeeded"}
+    dump = tmp_path / "dump.yaml"
+    dump.write_text(write_yaml([*NODES, *CLASSES, namespace("team-a", ""), idle, nightly, finished]))
+    lines = command("audit", "--cluster", str(dump)).out.splitlines()
+    assert [" ".join(line.split()) for line in lines[:4]] == [
+        "2 workloads with 0 pods: 2 to translate",
+        "",
+        "NAMESPACE MODE PODS WORKLOADS TO TRANSLATE",
+        "team-a off 0 2 2",
+    ]
 
 
 def test_one_namespace_can_be_selected(tmp_path: Path) -> None:
