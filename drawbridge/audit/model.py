@@ -88,8 +88,8 @@ class WorkloadAudit(AuditPart, frozen=True):
 class NamespaceAudit(AuditPart, frozen=True):
     """The workloads of a namespace that ask for devices, and its quotas on legacy names.
 
-    `pods` counts the pods by what becomes of them, `fates` the workloads. `refusals` are owners whose pods admission
-    refuses now, with the number of attempts, from events.
+    `pods` counts the pods by what becomes of them, `fates` the workloads. `refusals` are owners
+    whose pods admission refuses now, with the number of attempts, from events.
     """
 
     namespace: str

@@ -171,7 +171,8 @@ def test_the_table_counts_workloads_without_pods(tmp_path: Path) -> None:
     finished = pod("team-a", "done", job="done")
     finished["status"] = {"phase": "Succeeded"}
     dump = tmp_path / "dump.yaml"
-    dump.write_text(write_yaml([*NODES, *CLASSES, namespace("team-a", ""), idle, nightly, finished]))
+    written = [*NODES, *CLASSES, namespace("team-a", ""), idle, nightly, finished]
+    dump.write_text(write_yaml(written))
     lines = command("audit", "--cluster", str(dump)).out.splitlines()
     assert [" ".join(line.split()) for line in lines[:4]] == [
         "2 workloads with 0 pods: 2 to translate",
