@@ -210,6 +210,7 @@ async def _read_pod(
         pods=await _read_members(session, find_group(pod), namespace, findings),
         groups=await _read_group(session, find_group(pod), findings),
         stuck=await find_stuck_around(session, [pod], existing, events, labelled),
+        is_live=True,
     )
 
 
@@ -288,6 +289,7 @@ async def _read_workload(
         namespace=labelled,
         groups=await _read_group(session, group, findings),
         stuck=await find_stuck_around(session, of_workload, used, events, labelled),
+        is_live=True,
     )
 
 

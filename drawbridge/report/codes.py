@@ -30,6 +30,9 @@ TEMPLATE_DIFFERS = CODES.define("TemplateDiffers")
 CLAIM_NOT_GENERATED = CODES.define("ClaimNotGenerated", Trait.ONLY_FOR_PODS)
 CLAIM_GONE = CODES.define("ClaimGone")
 CLAIM_PENDING = CODES.define("ClaimPending")
+# The remedies where the cluster was asked why no node fits.
+FREE_DEVICES: Final = "Free or add devices as the reasons of the nodes say, or request others."
+FREE_RESOURCES: Final = "Free or add the resources that the message names."
 CLAIM_NOT_RESERVED = CODES.define("ClaimNotReserved")
 POD_PENDING = CODES.define("PodPending", Trait.ONLY_FOR_PODS)
 GANG_MEMBERS_MISSING = CODES.define("GangMembersMissing", Trait.ONLY_FOR_PODS)

@@ -55,7 +55,7 @@ class PodObjects:
     `lease` is the Lease of Drawbridge's scheduler in the namespace `installed_in`: empty if there
     is none, None if unknown. `mode` is that of the namespace, if its label or the configuration
     names one; otherwise, the text of its label counts. Of what is `stuck`, only what is about the
-    pod is told.
+    pod is told. Of a pod that `is_live`, the reasons of the nodes are told with the explanation.
     """
 
     pod: Value
@@ -69,6 +69,7 @@ class PodObjects:
     groups: Sequence[Value] = ()
     mode: str | None = None
     stuck: Sequence[Stuck] = ()
+    is_live: bool = False
 
 
 class RequestedResource(msgspec.Struct, frozen=True):
@@ -381,7 +382,8 @@ def _claim_findings(
     elif explained.state == "missing":
         yield codes.CLAIM_GONE.at(path, f"ResourceClaim {explained.claim} not found", object=about)
     elif explained.state == "pending":
-        yield codes.CLAIM_PENDING.at("", "no devices allocated", object=claim)
+        remedy = codes.FREE_DEVICES if objects.is_live else None
+        yield codes.CLAIM_PENDING.at("", "no devices allocated", object=claim, remedy=remedy)
     elif explained.state == "allocated":
         users = as_list(get_value(objects.claims[explained.claim or ""], ("status", "reservedFor")))
         names = ", ".join(_text(as_mapping(user).get("name")) for user in users) or "no pod"
@@ -426,7 +428,8 @@ def _pod_findings(objects: PodObjects, pod: Explanation, about: str) -> Iterator
         yield codes.POD_PENDING.at("", message, object=about, remedy=scheduling.REMEDY)
     elif pod.node is None:
         message = "; ".join(_conditions(objects.pod, "PodScheduled"))
-        remedy = None if message else f"Check that the scheduler {pod.scheduler} runs."
+        remedy = codes.FREE_RESOURCES if objects.is_live else None
+        remedy = remedy if message else f"Check that the scheduler {pod.scheduler} runs."
         message = message or f"no message from the scheduler {pod.scheduler} yet"
         yield codes.POD_PENDING.at("", message, object=about, remedy=remedy)
     elif pod.placed and pod.claims:

@@ -103,6 +103,7 @@ class WorkloadObjects:
     groups: Sequence[Value] = ()
     mode: str | None = None  # as of PodObjects
     stuck: Sequence[Stuck] = ()
+    is_live: bool = False
 
 
 class WorkloadExplanation(msgspec.Struct, frozen=True):
@@ -259,6 +260,7 @@ def _objects_of(pod: Value, objects: WorkloadObjects) -> PodObjects:
         groups=objects.groups,
         mode=objects.mode,
         stuck=objects.stuck,
+        is_live=objects.is_live,
     )
 
 

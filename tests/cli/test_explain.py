@@ -305,6 +305,24 @@ def test_the_simulation_uses_the_configuration_that_is_passed(tmp_path: Path) ->
         assert json.loads(out)["simulation"]["allocator"] == allocator
 
 
+@pytest.mark.parametrize("name", ["train", "deploy/train"])
+def test_the_explanation_of_a_live_pod_does_not_advise_itself(tmp_path: Path, name: str) -> None:
+    *others, pod, template = waiting(9)
+    pod["metadata"]["labels"] = {"app": "train"}
+    condition = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available"}
+    pod["status"]["conditions"] = [condition]
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "train", "namespace": "team-a"},
+        "spec": {"selector": {"matchLabels": {"app": "train"}}, "template": {"spec": pod["spec"]}},
+    }
+    objects = [*others, deployment, pod, template]
+    _, out, _ = on_api(tmp_path, objects, "explain", name, "-n", "team-a")
+    assert "0/1 nodes are available [PodPending]\n    Free or add the resources" in out
+    assert "drawbridge explain" not in out
+
+
 @pytest.mark.parametrize("part", ["/nodes", "/resourceslices"])
 def test_what_the_caller_may_not_simulate_is_said(tmp_path: Path, part: str) -> None:
     code, out, _ = explained(tmp_path, waiting(1), "-n", "team-a", forbidden=part)

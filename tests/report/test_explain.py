@@ -212,6 +212,19 @@ def test_the_message_of_the_scheduler_is_shown() -> None:
     assert explanation.findings[0].message == "0/8 nodes are available"
 
 
+@pytest.mark.parametrize("is_live", [False, True])
+def test_the_remedy_for_a_pod_that_waits_names_the_command_only_for_files(*, is_live: bool) -> None:
+    condition = {"type": "PodScheduled", "status": "False", "message": "0/8 nodes are available"}
+    explanation = explained(
+        pod(conditions=[condition], resourceClaimStatuses=[GENERATED]),
+        (claim(allocated=False),),
+        is_live=is_live,
+    )
+    assert codes(explanation) == ["ClaimPending", "PodPending"]
+    named = ["drawbridge explain" in each.remedy for each in explanation.findings]
+    assert named == [not is_live] * 2
+
+
 def test_a_template_with_changed_content_is_reported() -> None:
     other = msgspec.json.decode(msgspec.json.encode(TEMPLATE))
     other["spec"]["spec"]["devices"]["requests"][0]["exactly"]["count"] = 1
