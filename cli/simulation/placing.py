@@ -1,7 +1,8 @@
 """Places the pods of the input, or some of its claims, one after the other, in memory."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from itertools import chain
 from typing import Final
 
@@ -29,7 +30,8 @@ from drawbridge.ledger.unenforced import (
 )
 from drawbridge.solver.deviations import Allocator
 from drawbridge.solver.world import World
-from drawbridge.translate.legacy.read import find_dialects
+from drawbridge.translate.legacy.read import find_dialects, make_pod
+from drawbridge.translate.pods import TranslationContext, make_context, translate
 
 _TRANSLATE: Final = "Run `drawbridge translate` on the manifest first, or install a device plugin."
 
@@ -137,8 +139,9 @@ def _place_pods(
             LocatedFinding(codes.NOTHING_TO_PLACE.at("", "no pod to place in the input"))
         )
     members = place_gangs(inputs, placers, schedulers.of_pod, findings)
+    advise = cache(partial(_advise_translation, make_context(inputs.configuration)))
     for pod in inputs.pods:
-        findings += inputs.objects.located(_report_ignored(pod, inputs))
+        findings += inputs.objects.located(_report_ignored(pod, inputs, advise))
         placer = members.get(id(pod)) or placers[schedulers.of_pod(pod.pod)]
         first = number_pod(pod.pod, 0) if pod.path else pod.pod
         if stages is not None:
@@ -159,10 +162,10 @@ def _place_pods(
         yield placed
 
 
-def _report_ignored(pod: PodsToPlace, inputs: SimulationInput) -> Iterator[Finding]:
-    yield from node_fit.extended_resource_findings(
-        pod.pod, inputs.cluster, pod.object, _advise_translation
-    )
+def _report_ignored(
+    pod: PodsToPlace, inputs: SimulationInput, advise: Callable[[str], str | None]
+) -> Iterator[Finding]:
+    yield from node_fit.extended_resource_findings(pod.pod, inputs.cluster, pod.object, advise)
     if pod.hints:
         text = f"no scheduler of the simulation reads {join_words(pod.hints, 'and')}"
         path = pod.path or "spec"
@@ -183,6 +186,10 @@ def _place_workload(
     return WorkloadPlacement(pods.object, pods.path, pods.pods.name, done)
 
 
-def _advise_translation(name: str) -> str | None:
-    """Return the remedy for a name that a dialect knows: the manifests are not translated yet."""
-    return _TRANSLATE if find_dialects(name) else None
+def _advise_translation(context: TranslationContext, name: str) -> str | None:
+    """Return the remedy for a name that is translated: the manifests are not translated yet.
+
+    By itself or with other names of its dialect.
+    """
+    is_read = find_dialects(name, context.configuration)
+    return _TRANSLATE if is_read or translate(make_pod(name), context).templates else None

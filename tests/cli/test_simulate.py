@@ -373,3 +373,41 @@ def test_an_input_without_nodes_names_what_is_missing(run: Run) -> None:
     code, printed, err = run(pod("a"), cluster="")
     assert (code, nodes(printed)) == (1, [None])
     assert "the input has no Node [NodesMissing]" in err
+
+
+CONFIGURATION = """\
+apiVersion: drawbridge.dev/v1alpha1
+kind: Configuration
+legacy: {renames: {example.com/renamed: nvidia.com/gpumem}}
+targets:
+- {kind: gpu, vendor: metax, driver: gpu.metax.com, class: gpu.metax.com}
+- {resources: [example.com/named], driver: example.com, class: example.com}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "is_translated"),
+    [
+        # These targets replace the default ones, of which one is for SR-IOV.
+        ("nvidia.com/mlnx_sriov_rdma", (True, False)),
+        ("example.com/renamed", (False, True)),
+        ("metax-tech.com/gpu", (False, True)),
+        ("example.com/named", (False, True)),
+        ("example.com/fpga", (False, False)),
+    ],
+)
+def test_the_remedy_for_a_name_that_nobody_serves_follows_the_configuration(
+    run: Run, tmp_path: Path, name: str, is_translated: tuple[bool, bool]
+) -> None:
+    config = tmp_path / "configuration.yaml"
+    config.write_text(CONFIGURATION)
+    legacy = f"""\
+apiVersion: v1
+kind: Pod
+metadata: {{name: a}}
+spec: {{containers: [{{name: c, resources: {{limits: {{{name}: 1}}}}}}]}}
+"""
+    for words, expected in zip(((), ("--config", str(config))), is_translated, strict=True):
+        _, _, err = run(legacy, *words)
+        assert f"no node advertises {name}" in err
+        assert ("Run `drawbridge translate`" in err) == expected, err

@@ -148,11 +148,16 @@ def _read_dialects(
     return parts, unread
 
 
-def find_dialects(name: str) -> tuple[str, ...]:
+def find_dialects(name: str, configuration: Configuration | None = None) -> tuple[str, ...]:
     """Return the dialects that know a resource name by itself, and not only by its form."""
-    pod: Value = {"spec": {"containers": [{"resources": {"limits": {name: "1"}}}]}}
+    dialects = read_pod(make_pod(name), configuration).dialects
     last = {dialect.NAME for dialect in _READ_LAST}
-    return tuple(dialect for dialect in read_pod(pod).dialects if dialect not in last)
+    return tuple(dialect for dialect in dialects if dialect not in last)
+
+
+def make_pod(name: str) -> Value:
+    """Return a pod that requests one of a resource, and nothing else."""
+    return {"spec": {"containers": [{"resources": {"limits": {name: "1"}}}]}}
 
 
 def _find_zeros(
