@@ -19,13 +19,25 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from controller.kept_writes import apply_kept
-from controller.protocols import ObjectCache, ObjectReference, ObjectStore, Reporter, Unstructured
+from controller.mirrored_quota import (
+    RECOUNT,
+    Classes,
+    MirrorPlan,
+    compose_quota,
+    find_own,
+    is_written,
+    list_keys,
+    parse_amount,
+    read_claim_usage,
+    read_noted_classes,
+)
+from controller.protocols import ObjectCache, ObjectReference, ObjectStore, Reporter
 from controller.quota_charges import NameCharge, compute_charge, names_of_classes
 from controller.reconcile import FailedLast
 from controller.watched_objects import (
@@ -48,8 +60,6 @@ from drawbridge.translate.pods import TranslationContext
 
 NAME: Final = "quota"
 _LIMITS: Final = "limits."
-# This entry limits nothing. Any change of the limits makes the quota controller count again.
-RECOUNT: Final = "count/recounts.drawbridge.dev"
 _RECOUNT_DELAY: Final = 2.0
 # A cluster has tens of device names, but a quota can have an entry for any name.
 _MAX_CHARGES: Final = 1024
@@ -58,8 +68,6 @@ _MAX_CHARGES: Final = 1024
 # Of a quota whose writer has more than a share of the memory.
 MAX_ENTRIES_OF_REDUCED: Final = 32
 _MAX_CLASSES_TEXT: Final = 4096
-
-_Classes = Mapping[str, AbstractSet[str]]  # by name
 
 
 def reduce_quota(quota: WatchedQuota) -> WatchedQuota:
@@ -94,23 +102,6 @@ class NameLimit(msgspec.Struct, frozen=True):
     hard: int
     used: int
     quota: str
-
-
-class MirrorPlan(NamedTuple):
-    """The entries of Drawbridge's quota in a namespace; without entries no quota is needed.
-
-    `classes` are those whose claims count for a name.
-    """
-
-    hard: dict[str, int]
-    classes: _Classes
-    findings: tuple[Finding, ...] = ()
-
-
-def parse_amount(value: object) -> int | None:
-    """Parse a quantity, rounded up; None if it is invalid."""
-    amount = valid_quantity(value)
-    return None if amount is None else amount.value()
 
 
 def _parse_limit(value: object) -> int | None:
@@ -152,7 +143,7 @@ def plan_mirror(
     limits: Mapping[str, NameLimit],
     charge_of: Callable[[str], NameCharge],
     claim_usage: Mapping[str, int],
-    former: _Classes,
+    former: Classes,
 ) -> MirrorPlan:
     """Return the entries that the quota needs; `claim_usage` is the usage of claims by class.
 
@@ -178,7 +169,7 @@ def plan_mirror(
     return MirrorPlan(dict(sorted(hard.items())), mirrored, tuple(findings))
 
 
-def _group_by_class(mirrored: _Classes) -> list[set[str]]:
+def _group_by_class(mirrored: Classes) -> list[set[str]]:
     """Group the names that become devices of a common class."""
     groups: list[tuple[set[str], set[str]]] = []
     for name, own in mirrored.items():
@@ -193,7 +184,7 @@ def _group_by_class(mirrored: _Classes) -> list[set[str]]:
 
 def _divide_limit(
     group: Mapping[str, NameLimit],
-    mirrored: _Classes,
+    mirrored: Classes,
     claim_usage: Mapping[str, int],
 ) -> dict[str, int]:
     """Return the entries of a group: each side gets what the others leave of the common limit."""
@@ -320,16 +311,16 @@ class QuotaMirrorReconciler:
 
     async def _reconcile_namespace(self, item: tuple[str, list[WatchedQuota]]) -> None:
         namespace, quotas = item
-        own_quota = _find_own(quotas)
+        own_quota = find_own(quotas)
         plan = MirrorPlan({}, {})
         # Claims can outlive the namespace's opt-in; they count as long as they exist.
-        if self._is_enforced(namespace) or any(_claim_usage(own_quota).values()):
+        if self._is_enforced(namespace) or any(read_claim_usage(own_quota).values()):
             plan = await self._find_plan(namespace, quotas)
-        if plan.hard and not _is_written(plan, own_quota):
+        if plan.hard and not is_written(plan, own_quota):
             # Also if there is no response: the limits can have changed.
             self._recounted.discard(namespace)
             self._changed.pop(namespace, None)
-            await apply_kept(self._store, _compose_quota(namespace, plan), namespace)
+            await apply_kept(self._store, compose_quota(namespace, plan), namespace)
             self._changed[namespace] = self._now()
             self._reporter.count(NAME, "mirrored")
         elif own_quota is not None and not plan.hard:
@@ -348,24 +339,24 @@ class QuotaMirrorReconciler:
         return planned[1]
 
     def _make_plan(self, quotas: list[WatchedQuota]) -> MirrorPlan:
-        own_quota = _find_own(quotas)
+        own_quota = find_own(quotas)
         others = [each for each in quotas if each.metadata.name != MIRRORED_QUOTA]
         limits = collect_limits(others, own_quota)
         plan = plan_mirror(
-            limits, self._charge, _claim_usage(own_quota), self._find_former(own_quota)
+            limits, self._charge, read_claim_usage(own_quota), self._find_former(own_quota)
         )
         unsupported = (f for each in others for f in find_unsupported_entries(each, self._charge))
         return plan._replace(findings=(*plan.findings, *unsupported))
 
-    def _find_former(self, own_quota: WatchedQuota | None) -> _Classes:
+    def _find_former(self, own_quota: WatchedQuota | None) -> Classes:
         """Return the noted classes that have claims which are not charged to the name itself."""
-        context, used = self._charges[0], _claim_usage(own_quota)
+        context, used = self._charges[0], read_claim_usage(own_quota)
         charged = names_of_classes(context) if context else {}
         return {
             name: frozenset(
                 each for each in classes if used.get(each) and charged.get(each) != name
             )
-            for name, classes in _noted_classes(own_quota).items()
+            for name, classes in read_noted_classes(own_quota).items()
         }
 
     async def _request_recount(
@@ -383,16 +374,16 @@ class QuotaMirrorReconciler:
             return
         recount = {} if RECOUNT in (own_quota.spec.hard or {}) else {RECOUNT: 0}
         changed = plan._replace(hard={**plan.hard, **recount})
-        await apply_kept(self._store, _compose_quota(namespace, changed), namespace)
+        await apply_kept(self._store, compose_quota(namespace, changed), namespace)
         self._recounted.add(namespace)
         self._changed.pop(namespace, None)
         self._reporter.count(NAME, "recounted")
 
     async def _withdraw(self, own_quota: WatchedQuota) -> None:
         """Delete the quota; if somebody else added entries, take back only what was written."""
-        none = _compose_quota(own_quota.metadata.namespace, MirrorPlan({}, {}))
+        none = compose_quota(own_quota.metadata.namespace, MirrorPlan({}, {}))
         noted = (own_quota.metadata.annotations or {}).get(QUOTA_CLASSES_ANNOTATION)
-        if (own_quota.spec.hard or {}).keys() <= _list_keys(_noted_classes(own_quota)):
+        if (own_quota.spec.hard or {}).keys() <= list_keys(read_noted_classes(own_quota)):
             await self._delete(own_quota)
         elif noted != none["metadata"]["annotations"][QUOTA_CLASSES_ANNOTATION]:
             await apply_kept(self._store, none, own_quota.metadata.namespace)
@@ -439,60 +430,3 @@ class QuotaMirrorReconciler:
                 reference = ObjectReference("ResourceQuota", name, namespace)
                 self._reporter.report(finding, reference, "MirrorQuota")
         self._reported[namespace] = findings
-
-
-def _find_own(quotas: Iterable[WatchedQuota]) -> WatchedQuota | None:
-    named = (each for each in quotas if each.metadata.name == MIRRORED_QUOTA)
-    ours = MANAGED_BY.items()
-    return next((each for each in named if ours <= (each.metadata.labels or {}).items()), None)
-
-
-def _is_written(plan: MirrorPlan, quota: WatchedQuota | None) -> bool:
-    """Tell whether a quota has the entries of a plan, whatever others added.
-
-    Amounts are compared: the API server stores 1000 as 1k.
-    """
-    hard = (quota.spec.hard if quota else None) or {}
-    written = {key: parse_amount(hard.get(key)) for key in plan.hard}
-    return (written, _noted_classes(quota)) == (plan.hard, plan.classes)
-
-
-def _list_keys(classes: _Classes) -> AbstractSet[str]:
-    """Return the entries that were written for names and their classes."""
-    of_claims = {f"{each}{DEVICES}" for listed in classes.values() for each in listed}
-    return {RECOUNT, *(f"{REQUESTS}{name}" for name in classes), *of_claims}
-
-
-def _noted_classes(quota: WatchedQuota | None) -> _Classes:
-    """Return the classes whose claims count for a name, as the last write noted them."""
-    annotations = (quota.metadata.annotations if quota else None) or {}
-    text = annotations.get(QUOTA_CLASSES_ANNOTATION, "{}")
-    try:
-        return msgspec.json.decode(text, type=dict[str, frozenset[str]])
-    except (msgspec.MsgspecError, UnicodeError):
-        return {}
-
-
-def _claim_usage(quota: WatchedQuota | None) -> dict[str, int]:
-    """Return the usage of claims by class, as the quota controller counted it."""
-    used = (quota.status.used if quota else None) or {}
-    return {
-        key.removesuffix(DEVICES): parse_amount(value) or 0
-        for key, value in used.items()
-        if key.endswith(DEVICES)
-    }
-
-
-def _compose_quota(namespace: str, plan: MirrorPlan) -> Unstructured:
-    classes = msgspec.json.encode(plan.classes, order="deterministic").decode()
-    return {
-        "apiVersion": "v1",
-        "kind": "ResourceQuota",
-        "metadata": {
-            "name": MIRRORED_QUOTA,
-            "namespace": namespace,
-            "labels": dict(MANAGED_BY),
-            "annotations": {QUOTA_CLASSES_ANNOTATION: classes},
-        },
-        "spec": {"hard": {key: f"{amount}" for key, amount in plan.hard.items()}},
-    }

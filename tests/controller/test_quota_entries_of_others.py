@@ -2,8 +2,8 @@
 
 import pytest
 
+from controller.mirrored_quota import RECOUNT
 from controller.protocols import Unstructured
-from controller.quota_mirror import RECOUNT
 from drawbridge.names import MIRRORED_QUOTA
 from tests.cluster.fake.fields import Owned, applied, fields
 from tests.cluster.fake.kinds import copied

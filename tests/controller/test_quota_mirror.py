@@ -9,10 +9,10 @@ import pytest
 
 from controller.admission_scope import AdmissionScope
 from controller.caches import ControllerCaches
+from controller.mirrored_quota import RECOUNT
 from controller.protocols import Unstructured
 from controller.quota_mirror import (
     MAX_ENTRIES_OF_REDUCED,
-    RECOUNT,
     QuotaMirrorReconciler,
     collect_limits,
     reduce_quota,

@@ -4,8 +4,9 @@ from itertools import permutations
 
 import pytest
 
+from controller.mirrored_quota import MirrorPlan
 from controller.quota_charges import NameCharge
-from controller.quota_mirror import MirrorPlan, NameLimit, QuotaMirrorReconciler, plan_mirror
+from controller.quota_mirror import NameLimit, QuotaMirrorReconciler, plan_mirror
 from controller.watched_objects import WatchedQuota
 from drawbridge.dra.quota import DEVICES
 from tests.controller.test_quota_mirror import GPUS, LIMIT, TEAM, Scene, make_scene_context

@@ -1,0 +1,95 @@
+"""The ResourceQuota of Drawbridge in a namespace: how it is written, and what it says."""
+
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from controller.protocols import Unstructured
+from controller.watched_objects import WatchedQuota
+from drawbridge.dra.quantity import valid_quantity
+from drawbridge.dra.quota import DEVICES, REQUESTS
+from drawbridge.finding import Finding
+from drawbridge.names import MANAGED_BY, MIRRORED_QUOTA, QUOTA_CLASSES_ANNOTATION
+
+# This entry limits nothing. Any change of the limits makes the quota controller count again.
+RECOUNT: Final = "count/recounts.drawbridge.dev"
+
+Classes: TypeAlias = Mapping[str, AbstractSet[str]]  # by name
+
+
+class MirrorPlan(NamedTuple):
+    """The entries of Drawbridge's quota in a namespace; without entries no quota is needed.
+
+    `classes` are those whose claims count for a name.
+    """
+
+    hard: dict[str, int]
+    classes: Classes
+    findings: tuple[Finding, ...] = ()
+
+
+def parse_amount(value: object) -> int | None:
+    """Parse a quantity, rounded up; None if it is invalid."""
+    amount = valid_quantity(value)
+    return None if amount is None else amount.value()
+
+
+def find_own(quotas: Iterable[WatchedQuota]) -> WatchedQuota | None:
+    """Return the quota of Drawbridge; None if nobody labelled it as ours."""
+    named = (each for each in quotas if each.metadata.name == MIRRORED_QUOTA)
+    ours = MANAGED_BY.items()
+    return next((each for each in named if ours <= (each.metadata.labels or {}).items()), None)
+
+
+def is_written(plan: MirrorPlan, quota: WatchedQuota | None) -> bool:
+    """Tell whether a quota has the entries of a plan, whatever others added.
+
+    Amounts are compared: the API server stores 1000 as 1k.
+    """
+    hard = (quota.spec.hard if quota else None) or {}
+    written = {key: parse_amount(hard.get(key)) for key in plan.hard}
+    return (written, read_noted_classes(quota)) == (plan.hard, plan.classes)
+
+
+def list_keys(classes: Classes) -> AbstractSet[str]:
+    """Return the entries that were written for names and their classes."""
+    of_claims = {f"{each}{DEVICES}" for listed in classes.values() for each in listed}
+    return {RECOUNT, *(f"{REQUESTS}{name}" for name in classes), *of_claims}
+
+
+def read_noted_classes(quota: WatchedQuota | None) -> Classes:
+    """Return the classes whose claims count for a name, as the last write noted them."""
+    annotations = (quota.metadata.annotations if quota else None) or {}
+    text = annotations.get(QUOTA_CLASSES_ANNOTATION, "{}")
+    try:
+        return msgspec.json.decode(text, type=dict[str, frozenset[str]])
+    except (msgspec.MsgspecError, UnicodeError):
+        return {}
+
+
+def read_claim_usage(quota: WatchedQuota | None) -> dict[str, int]:
+    """Return the usage of claims by class, as the quota controller counted it."""
+    used = (quota.status.used if quota else None) or {}
+    return {
+        key.removesuffix(DEVICES): parse_amount(value) or 0
+        for key, value in used.items()
+        if key.endswith(DEVICES)
+    }
+
+
+def compose_quota(namespace: str, plan: MirrorPlan) -> Unstructured:
+    """Return the fields of the quota that a plan needs."""
+    classes = msgspec.json.encode(plan.classes, order="deterministic").decode()
+    return {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {
+            "name": MIRRORED_QUOTA,
+            "namespace": namespace,
+            "labels": dict(MANAGED_BY),
+            "annotations": {QUOTA_CLASSES_ANNOTATION: classes},
+        },
+        "spec": {"hard": {key: f"{amount}" for key, amount in plan.hard.items()}},
+    }
