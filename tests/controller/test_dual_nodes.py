@@ -473,5 +473,8 @@ def test_a_node_that_is_dual_again_before_the_write_keeps_its_label() -> None:
     def publish_again(*_: object) -> None:
         scene.dual_nodes = (DualNode("b", (NAME,), 8),)
 
+    scene.reconcile()
+    scene.time += ABSENCE_SECONDS
+    scene.nodes.put({"metadata": {"name": "a", "labels": {LABEL: "true"}}})
     scene.nodes.before_write = publish_again
     assert scene.reconcile()["b"] == {LABEL: "true"}
