@@ -10,7 +10,6 @@ while, unless the plugin was seen to stop. This reconciler changes only its own 
 
 import enum
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -112,21 +111,20 @@ class DualNodeReconciler:
         idle_devices = sum(each.devices for each in served)
         self._reporter.set_gauge(Gauge.DUAL_NODE_IDLE_DEVICES, idle_devices)
 
-        async def remove_label(name: str) -> None:
-            if blocker := await self._find_blocker(name, context):
-                findings.add(blocker)
-            # Its slices can be back by now: other nodes were written before it.
-            elif not self._is_dual(name):
-                await self._write_label(versions[name], name, None)
-
-        async def look(name: str, drivers: frozenset[str]) -> None:
-            # Without its plugin, no further pod gets devices of it.
-            value, pods = self._read_node(name), await self._list_holders(name)
-            if held := describe_outlived_plugin(name, value, pods, context):
+        async def process(item: tuple[str, str | None]) -> None:
+            name, label = item
+            held, is_due = None, True
+            if name in unknown:
+                held = await self._find_outlived(name, unknown[name], context)
+                is_due = held is not None
+            elif label is None:
+                held = await self._find_blocker(name, context)
+                # Its slices can be back by now: other nodes were written before it.
+                is_due = held is None and not self._is_dual(name)
+            if held:
                 findings.add(held)
-                await self._write_label(versions[name], name, "true")
-            else:
-                self._without_plugin.note_free(name, drivers)
+            if is_due:
+                await self._write_label(versions[name], name, label)
 
         changes = label_changes(nodes, dual_nodes)
         leaving = {name for name, value in changes.items() if value is None}
@@ -139,11 +137,11 @@ class DualNodeReconciler:
         stops.update(_find_stopped(dual_nodes, context))
         # A node can get its label when the kubelet has forgotten the plugin that stopped.
         self._absences.follow({node for node, _ in gone} | leaving | stopped, stops)
-        work = {name: partial(self._write_label, versions[name], name, "true") for name in changes}
-        work |= {name: partial(remove_label, name) for name in leaving | (stopped - changes.keys())}
-        work |= {name: partial(look, name, drivers) for name, drivers in unknown.items()}
+        # By node, the label that it may have to get, which is all that is written.
+        work: dict[str, str | None] = {**changes, **dict.fromkeys(stopped - changes.keys())}
+        work |= dict.fromkeys(unknown, "true")
         try:
-            await self._failed_last.process_each(work, lambda item: item[1]())
+            await self._failed_last.process_each(work, process)
         finally:
             self._report(findings)
 
@@ -165,6 +163,17 @@ class DualNodeReconciler:
                 raise
             return
         self._reporter.count(NAME, "labelled" if value else "unlabelled")
+
+    async def _find_outlived(
+        self, name: str, drivers: frozenset[str], context: TranslationContext
+    ) -> Finding | None:
+        """Return a finding if pods hold devices of a plugin that is gone; else note that."""
+        # Without its plugin, no further pod gets devices of it.
+        value, pods = self._read_node(name), await self._list_holders(name)
+        held = describe_outlived_plugin(name, value, pods, context)
+        if held is None:
+            self._without_plugin.note_free(name, drivers)
+        return held
 
     async def _find_blocker(self, node: str, context: TranslationContext) -> Finding | None:
         """Return a finding if the label has to stay on a node that is no longer dual."""

@@ -4,8 +4,9 @@ A policy of others can remove an annotation, a label or a taint from each write.
 accepts such a write, and the next run finds the same to do. So that is a failure of the object.
 """
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final, NamedTuple
 
 from controller.protocols import ObjectStore, Unstructured
 from drawbridge.api_error import ApiError
@@ -13,6 +14,8 @@ from drawbridge.dra.quantity import valid_quantity
 
 # A precondition, and not a part of the object.
 _VERSION: Final = "resourceVersion"
+# Of a write that is not kept: until it is sent again, and the longest one.
+_FIRST_PAUSE, _MAX_PAUSE = 2.0, 120.0
 
 
 class NotKeptError(ApiError):
@@ -21,6 +24,50 @@ class NotKeptError(ApiError):
     def __init__(self, name: str, path: str) -> None:
         text = f"{path} of {name} is not stored as written; a policy or another webhook changes it"
         super().__init__(422, "NotKept", text)
+
+
+class _Lost(NamedTuple):
+    """A write that was not kept, when its pause ends, and how long the pause is."""
+
+    write: object
+    until: float
+    pause: float
+
+
+class Pauses:
+    """The pauses of writes that are not kept: of each object, the last such write.
+
+    Only the same write waits, a growing time: another one of the object may be kept. `now` is a
+    clock that is never set.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._lost: dict[str, _Lost] = {}
+
+    def keep_only(self, names: Collection[str]) -> None:
+        """Forget the writes of all objects but these."""
+        self._lost = {name: each for name, each in self._lost.items() if name in names}
+
+    def was_lost(self, name: str, write: object) -> bool:
+        """Tell whether this was the last write of an object that was not kept."""
+        return name in self._lost and self._lost[name].write == write
+
+    def holds(self, name: str, write: object) -> bool:
+        """Tell whether a write waits."""
+        return self.was_lost(name, write) and self._now() < self._lost[name].until
+
+    @contextmanager
+    def follow(self, name: str, write: object) -> Iterator[None]:
+        """Begin the pause of a write that turns out not to be kept, and end that of one that is."""
+        try:
+            yield
+        except NotKeptError:
+            longer = 2 * self._lost[name].pause if self.was_lost(name, write) else _FIRST_PAUSE
+            pause = min(longer, _MAX_PAUSE)
+            self._lost[name] = _Lost(write, self._now() + pause, pause)
+            raise
+        self._lost.pop(name, None)
 
 
 async def merge_kept(store: ObjectStore, name: str, value: Unstructured) -> None:

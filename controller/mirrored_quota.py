@@ -29,6 +29,11 @@ class MirrorPlan(NamedTuple):
     classes: Classes
     findings: tuple[Finding, ...] = ()
 
+    @property
+    def entries(self) -> tuple[dict[str, int], Classes]:
+        """What is written for it."""
+        return self.hard, self.classes
+
 
 def parse_amount(value: object) -> int | None:
     """Parse a quantity, rounded up; None if it is invalid."""
@@ -50,7 +55,7 @@ def is_written(plan: MirrorPlan, quota: WatchedQuota | None) -> bool:
     """
     hard = (quota.spec.hard if quota else None) or {}
     written = {key: parse_amount(hard.get(key)) for key in plan.hard}
-    return (written, read_noted_classes(quota)) == (plan.hard, plan.classes)
+    return (written, read_noted_classes(quota)) == plan.entries
 
 
 def list_keys(classes: Classes) -> AbstractSet[str]:
@@ -69,6 +74,11 @@ def read_noted_classes(quota: WatchedQuota | None) -> Classes:
         return {}
 
 
+def note_classes(classes: Classes) -> str:
+    """Return the annotation that notes classes."""
+    return msgspec.json.encode(classes, order="deterministic").decode()
+
+
 def read_claim_usage(quota: WatchedQuota | None) -> dict[str, int]:
     """Return the usage of claims by class, as the quota controller counted it."""
     used = (quota.status.used if quota else None) or {}
@@ -81,7 +91,6 @@ def read_claim_usage(quota: WatchedQuota | None) -> dict[str, int]:
 
 def compose_quota(namespace: str, plan: MirrorPlan) -> Unstructured:
     """Return the fields of the quota that a plan needs."""
-    classes = msgspec.json.encode(plan.classes, order="deterministic").decode()
     return {
         "apiVersion": "v1",
         "kind": "ResourceQuota",
@@ -89,7 +98,7 @@ def compose_quota(namespace: str, plan: MirrorPlan) -> Unstructured:
             "name": MIRRORED_QUOTA,
             "namespace": namespace,
             "labels": dict(MANAGED_BY),
-            "annotations": {QUOTA_CLASSES_ANNOTATION: classes},
+            "annotations": {QUOTA_CLASSES_ANNOTATION: note_classes(plan.classes)},
         },
         "spec": {"hard": {key: f"{amount}" for key, amount in plan.hard.items()}},
     }

@@ -24,7 +24,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from controller.kept_writes import apply_kept
+from controller.kept_writes import NotKeptError, Pauses, apply_kept
 from controller.mirrored_quota import (
     RECOUNT,
     Classes,
@@ -33,6 +33,7 @@ from controller.mirrored_quota import (
     find_own,
     is_written,
     list_keys,
+    note_classes,
     parse_amount,
     read_claim_usage,
     read_noted_classes,
@@ -285,7 +286,8 @@ class QuotaMirrorReconciler:
         # these times, so it requests one recount in every namespace.
         self._changed: dict[str, float] = {}
         self._recounted: set[str] = set()
-        self._failed_last = FailedLast(now)
+        self._failed_last = FailedLast()
+        self._pauses = Pauses(now)
 
     async def reconcile(self) -> None:
         """Write the quotas that have to change and delete those that are not needed."""
@@ -308,6 +310,7 @@ class QuotaMirrorReconciler:
         self._plans = {name: each for name, each in self._plans.items() if name in namespaces}
         self._changed = {name: at for name, at in self._changed.items() if name in namespaces}
         self._recounted &= namespaces
+        self._pauses.keep_only(namespaces)
 
     async def _reconcile_namespace(self, item: tuple[str, list[WatchedQuota]]) -> None:
         namespace, quotas = item
@@ -316,18 +319,29 @@ class QuotaMirrorReconciler:
         # Claims can outlive the namespace's opt-in; they count as long as they exist.
         if self._is_enforced(namespace) or any(read_claim_usage(own_quota).values()):
             plan = await self._find_plan(namespace, quotas)
-        if plan.hard and not is_written(plan, own_quota):
-            # Also if there is no response: the limits can have changed.
-            self._recounted.discard(namespace)
-            self._changed.pop(namespace, None)
-            await apply_kept(self._store, compose_quota(namespace, plan), namespace)
-            self._changed[namespace] = self._now()
-            self._reporter.count(NAME, "mirrored")
+        if plan.hard and not is_written(plan, own_quota) and not self._is_paused(namespace, plan):
+            await self._mirror(namespace, plan)
         elif own_quota is not None and not plan.hard:
             await self._withdraw(own_quota)
         elif own_quota is not None:
             await self._request_recount(namespace, own_quota, plan)
         self._report(namespace, plan.findings)
+
+    def _is_paused(self, namespace: str, plan: MirrorPlan) -> bool:
+        return self._pauses.holds(namespace, plan.entries)
+
+    async def _apply(self, namespace: str, plan: MirrorPlan) -> None:
+        with self._pauses.follow(namespace, plan.entries):
+            await apply_kept(self._store, compose_quota(namespace, plan), namespace)
+
+    async def _mirror(self, namespace: str, plan: MirrorPlan) -> None:
+        if not self._pauses.was_lost(namespace, plan.entries):
+            # Also if there is no response: the limits can have changed.
+            self._recounted.discard(namespace)
+            self._changed.pop(namespace, None)
+        await self._apply(namespace, plan)
+        self._changed[namespace] = self._now()
+        self._reporter.count(NAME, "mirrored")
 
     async def _find_plan(self, namespace: str, quotas: list[WatchedQuota]) -> MirrorPlan:
         await asyncio.sleep(0)  # others run
@@ -374,19 +388,25 @@ class QuotaMirrorReconciler:
             return
         recount = {} if RECOUNT in (own_quota.spec.hard or {}) else {RECOUNT: 0}
         changed = plan._replace(hard={**plan.hard, **recount})
-        await apply_kept(self._store, compose_quota(namespace, changed), namespace)
+        lost: NotKeptError | None = None
+        try:
+            await apply_kept(self._store, compose_quota(namespace, changed), namespace)
+        except NotKeptError as error:  # of one whose limits are stored, or will be written again
+            lost = error
         self._recounted.add(namespace)
         self._changed.pop(namespace, None)
         self._reporter.count(NAME, "recounted")
+        if lost:
+            raise lost
 
     async def _withdraw(self, own_quota: WatchedQuota) -> None:
         """Delete the quota; if somebody else added entries, take back only what was written."""
-        none = compose_quota(own_quota.metadata.namespace, MirrorPlan({}, {}))
-        noted = (own_quota.metadata.annotations or {}).get(QUOTA_CLASSES_ANNOTATION)
+        namespace, none = own_quota.metadata.namespace, MirrorPlan({}, {})
+        said = (own_quota.metadata.annotations or {}).get(QUOTA_CLASSES_ANNOTATION)
         if (own_quota.spec.hard or {}).keys() <= list_keys(read_noted_classes(own_quota)):
             await self._delete(own_quota)
-        elif noted != none["metadata"]["annotations"][QUOTA_CLASSES_ANNOTATION]:
-            await apply_kept(self._store, none, own_quota.metadata.namespace)
+        elif said != note_classes(none.classes) and not self._is_paused(namespace, none):
+            await self._apply(namespace, none)
             self._reporter.count(NAME, "removed")
 
     async def _delete(self, own_quota: WatchedQuota) -> None:

@@ -4,13 +4,13 @@ The failure of one reconciler is reported and does not stop the others.
 """
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import nullcontext
 from typing import Final, Protocol, TypeVar
 
 import msgspec
 
-from controller.kept_writes import NotKeptError
+from controller.kept_writes import Pauses
 from drawbridge.agreement.operation_codes import CONFIG_MAP_REFUSED
 from drawbridge.api_error import ApiError
 from drawbridge.finding import Finding
@@ -18,8 +18,6 @@ from drawbridge.finding import Finding
 _FACTOR: Final = 2.0
 _MAX_FAILURES: Final = 20
 _MAX_INTERNAL_ERRORS: Final = 50  # of one run
-# Of an item whose writes are not kept: between two writes, and the longest one.
-_FIRST_PAUSE, _MAX_PAUSE = 2.0, 120.0
 _OF_ITEM: Final = "other items were processed all the same"
 
 T = TypeVar("T")
@@ -110,15 +108,13 @@ class FailedLast:
     """Processes items in their order, those behind that failed the last time.
 
     An item whose writes get no response ends a run, and is not the first one of the next. With
-    `now`, a clock that is never set, an item whose writes are not kept is left out of the runs of a
-    growing time: they would all write the same.
+    `now`, a clock that is never set, an item that was not kept is left out of runs until its pause
+    is over. The value of the item then says all that decides what is written.
     """
 
     def __init__(self, now: Callable[[], float] | None = None) -> None:
         self.failed: set[str] = set()
-        self._now = now or (lambda: math.inf)
-        # By item whose writes are not kept, when the pause ends, and how long it is.
-        self._paused: dict[str, tuple[float, float]] = {}
+        self._pauses = Pauses(now) if now else None
 
     async def process_each(
         self,
@@ -127,24 +123,20 @@ class FailedLast:
         most: int | None = None,
     ) -> None:
         """Process every item, or the first ones up to a number, as `process_each` does."""
+        pauses = self._pauses
 
         async def note(item: tuple[str, T]) -> None:
-            name = item[0]
-            self.failed.add(name)
-            try:
+            self.failed.add(item[0])
+            with pauses.follow(*item) if pauses else nullcontext():
                 await process(item)
-            except NotKeptError:
-                pause = min(2 * before[name][1] if name in before else _FIRST_PAUSE, _MAX_PAUSE)
-                self._paused[name] = self._now() + pause, pause
-                raise
-            self.failed.discard(name)
-            self._paused.pop(name, None)
+            self.failed.discard(item[0])
 
         self.failed &= items.keys()
-        before = self._paused = {name: each for name, each in self._paused.items() if name in items}
-        due = [name for name in items if self._now() >= before.get(name, (0.0, 0.0))[0]]
-        ordered = sorted(due, key=lambda name: name in self.failed)
-        await process_each([(name, items[name]) for name in ordered[:most]], note)
+        if pauses:
+            pauses.keep_only(items.keys())
+        due = [each for each in items.items() if pauses is None or not pauses.holds(*each)]
+        ordered = sorted(due, key=lambda item: item[0] in self.failed)
+        await process_each(ordered[:most], note)
 
 
 def _affects_all_requests(error: Exception) -> bool:

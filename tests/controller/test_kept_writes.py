@@ -1,13 +1,19 @@
 """Writes that the API server accepts, and of which a policy of others removes a part."""
 
+import asyncio
+import contextlib
+from collections.abc import Callable
+
 import pytest
 
-from controller.kept_writes import find_lost
+from controller.kept_writes import NotKeptError, find_lost
 from controller.owned_nodes import MAX_CHANGES
 from controller.protocols import Unstructured
+from controller.reconcile import FailedLast
 from drawbridge.api_error import ApiError
+from drawbridge.names import MIRRORED_QUOTA, QUOTA_CLASSES_ANNOTATION
 from tests.controller.test_owned_nodes import ENTRY, FENCE, OWNED, Scene, Taints
-from tests.controller.test_quota_mirror import LIMIT, TEAM
+from tests.controller.test_quota_mirror import GPUS, LIMIT, PODS, TEAM
 from tests.controller.test_quota_mirror import Scene as QuotaScene
 from tests.tables import YamlValue, every_row
 
@@ -33,6 +39,33 @@ NOTED = {"metadata": {"resourceVersion": "7", "annotations": {"a/b": "x"}}}
 )
 def test_what_is_not_stored_is_found(sent: YamlValue, stored: YamlValue, lost: str) -> None:
     assert find_lost(sent, stored) == lost
+
+
+@every_row(
+    ("write", "sent_at"),
+    [
+        (lambda _: "note", [0, 2, 6, 14, 30, 62, 126]),
+        (lambda second: "note" if second < 70 else "removal", [0, 2, 6, 14, 30, 62, 70, 72, 76]),
+        # Kept, and so the pause of the same write begins anew.
+        (lambda second: "kept" if second == 70 else "note", [0, 2, 6, 14, 30, 62, 70, 71, 73, 77]),
+    ],
+    ids=["the same", "another one", "another one that is kept"],
+)
+def test_a_pause_holds_back_the_same_write_of_an_item(
+    write: Callable[[int], str], sent_at: list[int]
+) -> None:
+    sent = list[int]()
+
+    async def process(item: tuple[str, str]) -> None:
+        sent.append(second)
+        if item[1] != "kept":
+            raise NotKeptError("node", "metadata")
+
+    failed_last = FailedLast(lambda: float(second))
+    for second in range(150):
+        with contextlib.suppress(NotKeptError):
+            asyncio.run(failed_last.process_each({"node": write(second)}, process))
+    assert sent[: len(sent_at)] == sent_at
 
 
 def _strip_notes(scene: Scene) -> None:
@@ -88,8 +121,7 @@ def test_taints_that_somebody_removes_again_and_again_keep_no_node_closed() -> N
     assert left is None
 
 
-@pytest.mark.parametrize("part", ["annotations", "labels"])
-def test_a_mirrored_quota_that_a_policy_changes_is_written_seldom(part: str) -> None:
+def _lossy_quota(part: str) -> QuotaScene:
     scene = QuotaScene({"quotas": {TEAM: LIMIT}})
     stored = scene.quotas.apply
 
@@ -97,10 +129,48 @@ def test_a_mirrored_quota_that_a_policy_changes_is_written_seldom(part: str) -> 
         return await stored({**value, "metadata": {**value["metadata"], part: {}}}, namespace)
 
     scene.quotas.apply = strip  # type: ignore[method-assign]
-    for _ in range(300):
+    return scene
+
+
+def _pass_time(scene: QuotaScene, seconds: int) -> None:
+    for _ in range(seconds):
         scene.seconds += 1.0
         try:
             scene.reconcile()
         except ApiError as error:
             assert error.reason == "NotKept"  # noqa: PT017  # most runs do not fail
+
+
+@pytest.mark.parametrize("part", ["annotations", "labels"])
+def test_a_mirrored_quota_that_a_policy_changes_is_written_seldom(part: str) -> None:
+    scene = _lossy_quota(part)
+    _pass_time(scene, 300)
     assert 5 < len(scene.writes) <= 10
+
+
+def test_a_mirrored_quota_that_a_policy_changes_follows_the_usage_at_once() -> None:
+    scene = _lossy_quota("annotations")
+    _pass_time(scene, 150)
+    ours = scene.quotas.objects[TEAM, MIRRORED_QUOTA]
+    scene.quotas.put({**ours, "status": {"used": {GPUS: "8"}}})
+    _pass_time(scene, 1)
+    hard = {GPUS: "10", PODS: "2"}
+    assert scene.quotas.objects[TEAM, MIRRORED_QUOTA]["spec"]["hard"] == hard
+    _pass_time(scene, 3)
+    assert scene.reporter.counts["quota", "recounted"] == 2
+
+
+def test_entries_are_taken_back_seldom_from_a_quota_whose_note_a_policy_keeps() -> None:
+    """Somebody else added an entry, so the quota is not deleted."""
+
+    def admit(quota: Unstructured) -> Unstructured:
+        noted = {**quota["metadata"], "annotations": {QUOTA_CLASSES_ANNOTATION: "kept"}}
+        return {"metadata": noted, "spec": {"hard": {**quota["spec"]["hard"], "pods": "5"}}}
+
+    scene = QuotaScene({"quotas": {TEAM: LIMIT}})
+    scene.quotas.admit = admit
+    _pass_time(scene, 10)
+    scene.quotas.remove(TEAM, TEAM)
+    before = len(scene.writes)
+    _pass_time(scene, 300)
+    assert 5 < len(scene.writes) - before <= 8
