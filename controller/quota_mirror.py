@@ -319,13 +319,23 @@ class QuotaMirrorReconciler:
         # Claims can outlive the namespace's opt-in; they count as long as they exist.
         if self._is_enforced(namespace) or any(read_claim_usage(own_quota).values()):
             plan = await self._find_plan(namespace, quotas)
+        try:
+            await self._write(namespace, plan, own_quota)
+        except NotKeptError:
+            # It was accepted: the limits may be stored.
+            self._report(namespace, plan.findings)
+            raise
+        self._report(namespace, plan.findings)
+
+    async def _write(
+        self, namespace: str, plan: MirrorPlan, own_quota: WatchedQuota | None
+    ) -> None:
         if plan.hard and not is_written(plan, own_quota) and not self._is_paused(namespace, plan):
             await self._mirror(namespace, plan)
         elif own_quota is not None and not plan.hard:
             await self._withdraw(own_quota)
         elif own_quota is not None:
             await self._request_recount(namespace, own_quota, plan)
-        self._report(namespace, plan.findings)
 
     def _is_paused(self, namespace: str, plan: MirrorPlan) -> bool:
         return self._pauses.holds(namespace, plan.entries)

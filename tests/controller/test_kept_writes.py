@@ -150,7 +150,9 @@ def test_a_mirrored_quota_that_a_policy_changes_is_written_seldom(part: str) -> 
 
 def test_a_mirrored_quota_that_a_policy_changes_follows_the_usage_at_once() -> None:
     scene = _lossy_quota("annotations")
-    _pass_time(scene, 150)
+    _pass_time(scene, 1)
+    assert scene.reporter.codes == ["QuotaMirrored"]
+    _pass_time(scene, 149)
     ours = scene.quotas.objects[TEAM, MIRRORED_QUOTA]
     scene.quotas.put({**ours, "status": {"used": {GPUS: "8"}}})
     _pass_time(scene, 1)
