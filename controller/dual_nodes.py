@@ -94,6 +94,8 @@ class DualNodeReconciler:
         self._context = context
         self._reporter = reporter
         self._reference = reference
+        # By node: one that was not processed in a run has what was last found.
+        self._held: dict[str, Finding] = {}
         self._reported: frozenset[Finding] = frozenset()
         self._failed_last = FailedLast(now)
 
@@ -102,8 +104,6 @@ class DualNodeReconciler:
         dual_nodes, context = self._dual_nodes(), self._context()
         if dual_nodes is None or context is None:
             return
-        description = describe_dual_nodes(dual_nodes)
-        findings = {description} if description else set()
         nodes = [*self._nodes.all()]
         versions = {node.name: node.version for node in nodes}
         served = [each for each in dual_nodes if not each.stopped]
@@ -121,8 +121,9 @@ class DualNodeReconciler:
                 held = await self._find_blocker(name, context)
                 # Its slices can be back by now: other nodes were written before it.
                 is_due = held is None and not self._is_dual(name)
+            self._held.pop(name, None)
             if held:
-                findings.add(held)
+                self._held[name] = held
             if is_due:
                 await self._write_label(versions[name], name, label)
 
@@ -140,10 +141,12 @@ class DualNodeReconciler:
         # By node, the label that it may have to get, which is all that is written.
         work: dict[str, str | None] = {**changes, **dict.fromkeys(stopped - changes.keys())}
         work |= dict.fromkeys(unknown, "true")
+        self._held = {name: each for name, each in self._held.items() if name in work}
         try:
             await self._failed_last.process_each(work, process)
         finally:
-            self._report(findings)
+            description = describe_dual_nodes(dual_nodes)
+            self._report({*self._held.values(), *([description] if description else ())})
 
     def _is_dual(self, name: str) -> bool:
         return any(each.node == name for each in self._dual_nodes() or ())

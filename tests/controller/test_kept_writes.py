@@ -2,16 +2,20 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from controller.dual_nodes import ABSENCE_SECONDS, LABEL
 from controller.kept_writes import NotKeptError, find_lost
 from controller.owned_nodes import MAX_CHANGES
 from controller.protocols import Unstructured
 from controller.reconcile import FailedLast
 from drawbridge.api_error import ApiError
 from drawbridge.names import MIRRORED_QUOTA, QUOTA_CLASSES_ANNOTATION
+from tests.controller.test_dual_nodes import NAME
+from tests.controller.test_dual_nodes import Scene as DualScene
+from tests.controller.test_dual_nodes import _node as without_plugin
 from tests.controller.test_owned_nodes import ENTRY, FENCE, OWNED, Scene, Taints
 from tests.controller.test_quota_mirror import GPUS, LIMIT, PODS, TEAM
 from tests.controller.test_quota_mirror import Scene as QuotaScene
@@ -119,6 +123,52 @@ def test_taints_that_somebody_removes_again_and_again_keep_no_node_closed() -> N
         left = _run(scene)
         assert len(scene.nodes.requests) - before <= MAX_CHANGES
     assert left is None
+
+
+@pytest.mark.parametrize("case", ["a policy removes the label", "its pods cannot be listed"])
+def test_what_holds_a_node_is_reported_once(case: str) -> None:
+    """A node that is not processed in a run, or of which nothing is found out, is still held."""
+    scene = DualScene()
+    scene.dual_nodes = ()
+    scene.nodes.put(without_plugin("old", "0"))
+    scene.pod("p", "old", NAME, phase="Running")
+    merge, iterate = scene.nodes.merge, scene.pods.iterate
+
+    async def strip(name: str, _: Unstructured, namespace: str = "") -> Unstructured:
+        return await merge(name, {"metadata": {}}, namespace)
+
+    def iterate_sometimes(**selected: str) -> AsyncIterator[Unstructured]:
+        if 1 < scene.time < 9:
+            raise ApiError(0, "", "no response")
+        return iterate(**selected)
+
+    if "policy" in case:
+        scene.nodes.merge = strip  # type: ignore[method-assign]
+    else:
+        scene.pods.iterate = iterate_sometimes  # type: ignore[method-assign]
+    for _ in range(100):
+        scene.time += 1
+        with contextlib.suppress(ApiError):
+            scene.reconcile()
+    assert scene.reporter.codes == ["DualNodesHeld"]
+
+
+def test_what_holds_a_node_again_is_reported_again() -> None:
+    scene = DualScene()
+    scene.dual_nodes = ()
+    node = without_plugin("old", "0")
+    scene.nodes.put({**node, "metadata": {"name": "old", "labels": {LABEL: "true"}}})
+
+    def fail(*_: object) -> None:
+        raise ApiError(403, "Forbidden", "a policy")
+
+    scene.nodes.before_write = fail
+    for held in (True, False, True):
+        scene.time += ABSENCE_SECONDS
+        scene.pod("p", "old", NAME, phase="Running" if held else "Succeeded")
+        with contextlib.suppress(ApiError):
+            scene.reconcile()
+    assert scene.reporter.codes == ["DualNodesHeld"] * 2
 
 
 def _lossy_quota(part: str) -> QuotaScene:
