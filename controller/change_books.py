@@ -37,6 +37,8 @@ from drawbridge.usage.changes import (
 _DAYS: Final = 2
 _MINUTE: Final = 60
 PODS_A_STEP: Final = 100
+# Groups of alike pods that are noted until a book is written: ten times the rows of a book.
+MOST_NOTED: Final = 4_000
 # Of one pod; a pod that was translated rarely has more than two.
 _MOST_TEMPLATES: Final = 8
 _MOST_DESCRIBED: Final = 4_096
@@ -75,6 +77,7 @@ class ChangeCounter:
         # Pods that are not in the books yet, and their number by the minute since 1970.
         self._seen: dict[_Pods, Counter[int]] = {}
         self._of_namespace = Counter[tuple[int, str]]()  # by day and namespace
+        self._newest = 0  # the last day of which a pod was noted
         self._described: BoundedCache[tuple[str, str], _Description] = BoundedCache(_MOST_DESCRIBED)
 
     @property
@@ -97,6 +100,7 @@ class ChangeCounter:
         self._books = {day: book}
         self._seen.clear()
         self._of_namespace.clear()
+        self._newest = 0
         try:
             for number, pod in enumerate(pods, 1):
                 if _created(pod.value) > since and _names_template(pod.value):
@@ -124,8 +128,7 @@ class ChangeCounter:
             ended = [minute for minute in minutes if (minute + 1) * _MINUTE <= until]
             number = sum(map(minutes.pop, ended))
             if not minutes:
-                del self._seen[pods]
-                self._of_namespace[pods[:2]] -= 1
+                self._forget(pods)
             if ended and (book := self._open_book(pods.day)) is not None:
                 through = (max(ended) + 1) * _MINUTE - 1
                 texts = [self._describe(name, pods.namespace) for name in pods.templates]
@@ -145,13 +148,25 @@ class ChangeCounter:
 
     def _note(self, pod: HangingPod) -> None:
         created, namespace = _created(pod), pod.key[0]
-        owner = clean_name(find_owner(pod), MAX_TEXT)
-        pods = _Pods(created // DAY, namespace, owner, _names_template(pod))
+        day, owner = created // DAY, clean_name(find_owner(pod), MAX_TEXT)
+        if day > self._newest:
+            self._newest = day
+            for old in [each for each in self._seen if each.day <= day - _DAYS]:
+                self._forget(old)
+        elif day <= self._newest - _DAYS:
+            return
+        pods = _Pods(day, namespace, owner, _names_template(pod))
         if pods not in self._seen and self._of_namespace[pods[:2]] >= MAX_OF_NAMESPACE:
             pods = pods._replace(owner=OTHER, templates=())
+        if pods not in self._seen and len(self._seen) >= MOST_NOTED:
+            pods = _Pods(day, OTHER, OTHER, ())
         if pods not in self._seen:
             self._of_namespace[pods[:2]] += 1
         self._seen.setdefault(pods, Counter())[created // _MINUTE] += 1
+
+    def _forget(self, pods: _Pods) -> None:
+        if self._seen.pop(pods, None) is not None:
+            self._of_namespace[pods[:2]] -= 1
 
     def _open_book(self, day: int) -> ChangeBook | None:
         if self._books and day > max(self._books):

@@ -10,6 +10,7 @@ from controller import change_books
 from controller.usage_books import MAX_BYTES
 from drawbridge.documents.values import Value
 from drawbridge.translate.changes.template import make_template
+from drawbridge.usage.accounts import OTHER
 from drawbridge.usage.book import DAY
 from drawbridge.usage.changes import KEY, MAX_OF_NAMESPACE, read_changes
 from drawbridge.usage.stored_books import KEY as USED
@@ -39,6 +40,7 @@ def translated_pod(
     *templates: str,
     with_claim: bool = True,
     owner: str = "train",
+    namespace: str = TEAM,
 ) -> None:
     """Put a pod of a Job with claims of templates, or with one of ours."""
     names = templates or (OURS,)
@@ -50,7 +52,7 @@ def translated_pod(
     pod: dict[str, Any] = {
         "metadata": {
             "name": name,
-            "namespace": TEAM,
+            "namespace": namespace,
             "creationTimestamp": text_of(cluster.time),
             "ownerReferences": [{"kind": "Job", "name": owner, "controller": True}],
         },
@@ -252,6 +254,37 @@ def test_a_namespace_with_many_owners_is_noted_as_a_bounded_number_of_rows() -> 
     cluster.time += 90
     controller.write()
     assert sum(row[3] for row in changed(cluster)) == MAX_OF_NAMESPACE + 200
+
+
+def test_many_namespaces_are_noted_as_a_bounded_number_of_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(change_books, "MOST_NOTED", 10)
+    cluster = Cluster()
+    controller = Controller(cluster)
+    controller.write()
+    cluster.time += 10
+    for number in range(30):
+        translated_pod(cluster, f"p{number}", namespace=f"team-{number}")
+    assert controller.changes.waiting == 10 + 1
+    cluster.time += 90
+    controller.write()
+    assert (OTHER, OTHER, OTHER, 20) in changed(cluster)
+    assert sum(row[3] for row in changed(cluster)) == 30
+
+
+def test_pods_of_days_that_no_book_counts_any_more_are_forgotten() -> None:
+    """No book is written for days."""
+    cluster = Cluster()
+    controller = Controller(cluster)
+    controller.write()
+    for day in range(5):
+        cluster.time += DAY
+        translated_pod(cluster, f"p{day}")
+    assert controller.changes.waiting == 2
+    cluster.time -= 3 * DAY
+    translated_pod(cluster, "late")
+    assert controller.changes.waiting == 2
 
 
 def test_the_owners_of_pods_of_many_minutes_keep_their_names() -> None:
