@@ -85,11 +85,12 @@ def check_rights(checked: CheckedState) -> Iterator[Result]:
 
 def check_stuck(checked: CheckedState) -> Iterator[Result]:
     """Say which claims, pods and namespaces do not go on, and who holds them."""
-    stuck = checked.state.stuck
-    if isinstance(stuck, Unread):
-        yield stuck
+    read = checked.state.stuck
+    if isinstance(read, Unread):
+        yield read
         return
-    told = [*apply_policies(report_stuck(stuck), checked.configuration.findings)]
+    yield from (each.finding for each in read.findings)
+    told = [*apply_policies(report_stuck(read.stuck), checked.configuration.findings)]
     for finding in told[:_MOST_STUCK]:
         yield msgspec.structs.replace(finding, message=f"{finding.object}: {finding.message}")
     if len(told) > _MOST_STUCK:

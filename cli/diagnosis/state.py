@@ -15,7 +15,7 @@ import msgspec
 from cli.diagnosis import webhook_trial
 from cli.diagnosis.webhook_trial import WebhookTrial
 from cli.input import installed_namespace, live_cluster
-from cli.input.stuck_objects import read_stuck
+from cli.input.stuck_objects import StuckRead, read_stuck
 from controller.field_probe import (
     FIELD_PROBES,
     interpret_rejection,
@@ -47,7 +47,6 @@ from drawbridge.names import (
     WEBHOOK_CONFIGURATION,
     WEBHOOK_DEPLOYMENT,
 )
-from drawbridge.report.stuck.found import Stuck
 
 if TYPE_CHECKING:
     from drawbridge.cluster.session import Session
@@ -198,7 +197,7 @@ class ClusterState:
     kueue: Object | Unread | None = None  # the ConfigMap with its configuration
     cluster_queues: Sequence[dict[str, Value]] | Unread = ()
     waiting_pods: Sequence[dict[str, Value]] | Unread = ()  # without a node, in bridge placement
-    stuck: tuple[Stuck, ...] | Unread = ()
+    stuck: StuckRead | Unread = field(default_factory=StuckRead)
     # By kind, what the controller or an administrator made for an installation that is gone.
     remains: Mapping[str, list[dict[str, Value]] | Unread] = field(default_factory=dict)
 
@@ -272,7 +271,7 @@ async def _read_remains(session: "Session") -> Mapping[str, list[dict[str, Value
 
 async def _read_stuck(
     session: "Session", published: Mapping[str, list[dict[str, Value]] | Unread]
-) -> tuple[Stuck, ...] | Unread:
+) -> StuckRead | Unread:
     """Return what is stuck; the reason why not if a kind may not be read."""
     unread = [each for each in published.values() if isinstance(each, Unread)]
     if unread:

@@ -209,7 +209,9 @@ async def _read_pod(
         installed_in=installed_in,
         pods=await _read_members(session, find_group(pod), namespace, findings),
         groups=await _read_group(session, find_group(pod), findings),
-        stuck=await find_stuck_around(session, [pod], existing, events, labelled),
+        stuck=await find_stuck_around(
+            session, [pod], existing, events, labelled, findings=findings
+        ),
         is_live=True,
     )
 
@@ -288,7 +290,9 @@ async def _read_workload(
         events=events,
         namespace=labelled,
         groups=await _read_group(session, group, findings),
-        stuck=await find_stuck_around(session, of_workload, used, events, labelled),
+        stuck=await find_stuck_around(
+            session, of_workload, used, events, labelled, findings=findings
+        ),
         is_live=True,
     )
 

@@ -81,10 +81,10 @@ def read_audited(
 
     async def read(session: "Session") -> ClusterRead:
         values = [*await _read_live(session, options.only or "", findings, report)]
+        failures = await list_failures(session, findings, options.only or "")
         version = await session.version()
         read = _sort(values, version, findings, options.only or "", scope)
         complete = KINDS if not read.objects.missing else frozenset[str]()
-        failures = await list_failures(session, options.only or "")
         now = session.clock.now()
         hanging = from_values(
             [*values, *failures], now=now, complete=complete, slices=read.objects.slices

@@ -148,13 +148,14 @@ async def list_taint_rules(
 
 
 async def read_if_allowed(reading: Awaitable[T], findings: list[LocatedFinding]) -> T | None:
-    """Read an optional part; add a finding if access is forbidden."""
+    """Read an optional part; add a finding if access is forbidden, once."""
     try:
         return await reading
     except ApiError as error:
         if error.code != 403:
             raise
-        findings.append(LocatedFinding(codes.PART_UNREADABLE.at("", error.message)))
+        unread = LocatedFinding(codes.PART_UNREADABLE.at("", error.message))
+        findings += [] if unread in findings else [unread]
         return None
 
 

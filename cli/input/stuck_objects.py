@@ -6,12 +6,12 @@ gone is read again, and its pods, before anybody is told.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cli.input import live_cluster
-from drawbridge.api_error import ApiError
 from drawbridge.cluster import resources
 from drawbridge.cluster.resources import Resource
+from drawbridge.documents.document import LocatedFinding
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.slices import Slice
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 # Claims that are read again one by one, and nodes whose objects are read for one workload.
 _MOST_CLAIMS: Final = 100
 _MOST_NODES: Final = 5
-_FORBIDDEN: Final = 403
 _OWNERS: Final = ("metadata", "ownerReferences")
 
 
@@ -41,20 +40,27 @@ def find_stuck_in_files(
     return find_stuck(from_values(values, complete=complete, slices=slices))
 
 
-async def read_stuck(session: "Session", published: Iterable[Value]) -> tuple[Stuck, ...]:
+class StuckRead(NamedTuple):
+    """What is stuck, and what may not be read that would tell more."""
+
+    stuck: tuple[Stuck, ...] = ()
+    findings: tuple[LocatedFinding, ...] = ()
+
+
+async def read_stuck(session: "Session", published: Iterable[Value]) -> StuckRead:
     """Return what is stuck in a live cluster whose nodes, devices and claims were read.
 
     Raises ApiError if pods or namespaces may not be read.
     """
     from drawbridge.cluster.client import ResourceClient  # noqa: PLC0415
 
-    values: list[Value] = [*published]
+    values, findings = [*published], list[LocatedFinding]()
     values += await live_cluster.list_objects(session, resources.NAMESPACES)
     client = ResourceClient(session, resources.PODS, decode_device_pod)
     pods = await live_cluster.list_all(client.iterate)
-    values += await list_failures(session)
+    values += await list_failures(session, findings)
     hanging = replace(from_values(values, now=session.clock.now()), pods=tuple(pods))
-    return await find_stuck_live(session, hanging)
+    return StuckRead(await find_stuck_live(session, hanging), tuple(findings))
 
 
 async def find_stuck_live(session: "Session", hanging: HangingObjects) -> tuple[Stuck, ...]:
@@ -97,28 +103,30 @@ async def find_stuck_holders(
     return await find_stuck_live(session, hanging)
 
 
-async def find_stuck_around(
+async def find_stuck_around(  # noqa: PLR0913  # what was read already
     session: "Session",
     pods: Sequence[Value],
     claims: Mapping[str, Value],
     events: Iterable[Value],
     namespace: Value,
+    *,
+    findings: list[LocatedFinding],
 ) -> tuple[Stuck, ...]:
     """Return what is stuck about these pods of one namespace, their claims and their nodes."""
     names = [*dict.fromkeys(filter(None, map(_node_of, pods)))][:_MOST_NODES]
     complete = set[str]()
     values: list[Value] = [*pods, *claims.values(), *events]
-    nodes = [await _read_object(session, resources.NODES, each) for each in names]
+    nodes = [await _read_object(session, resources.NODES, each, findings) for each in names]
     values += [each for each in nodes if each]
     if len(nodes) == len(set(map(_node_of, pods)) - {""}) and None not in nodes:
         complete.add("Node")
     slices: list[dict[str, Value]] | None = []
     only = names[0] if len(names) == 1 else ""
     if only:
-        slices = await _list(session, resources.SLICES, fields=f"spec.nodeName={only}")
+        slices = await _list(session, resources.SLICES, findings, fields=f"spec.nodeName={only}")
         values += slices or ()
     if _has_other_users(pods, claims) and names:
-        listed = await _list(session, resources.PODS, namespace=_namespace_of(pods[0]))
+        listed = await _list(session, resources.PODS, findings, namespace=_namespace_of(pods[0]))
         if listed is not None:
             mine = {get_value(each, ("metadata", "name")) for each in pods}
             # Of the others it only counts whether they are there and have ended.
@@ -157,31 +165,38 @@ def _has_other_users(pods: Iterable[Value], claims: Mapping[str, Value]) -> bool
     return any(uid not in mine for uid in users)
 
 
-async def _read_object(session: "Session", kind: Resource, name: str) -> dict[str, Value] | None:
+async def _read_object(
+    session: "Session", kind: Resource, name: str, findings: list[LocatedFinding]
+) -> dict[str, Value] | None:
     """Read an object that only explains more; empty if there is none, None if forbidden."""
-    try:
+
+    async def read() -> dict[str, Value]:
         return await live_cluster.read_object(session, kind, name) or {}
-    except ApiError as error:
-        if error.code != _FORBIDDEN:
-            raise
-        return None
+
+    return await live_cluster.read_if_allowed(read(), findings)
 
 
 async def _list(
-    session: "Session", kind: Resource, *, namespace: str = "", fields: str = ""
+    session: "Session",
+    kind: Resource,
+    findings: list[LocatedFinding],
+    *,
+    namespace: str = "",
+    fields: str = "",
 ) -> list[dict[str, Value]] | None:
-    try:
-        return await live_cluster.list_objects(session, kind, namespace, fields=fields)
-    except ApiError as error:
-        if error.code != _FORBIDDEN:
-            raise
-        return None
+    listing = live_cluster.list_if_served(session, kind, namespace, fields)
+    return await live_cluster.read_if_allowed(listing, findings)
 
 
-async def list_failures(session: "Session", namespace: str = "") -> list[dict[str, Value]]:
+async def list_failures(
+    session: "Session", findings: list[LocatedFinding], namespace: str = ""
+) -> list[dict[str, Value]]:
     """List the events that say why kubelets do not start pods; none if they may not be read."""
-    listed = [
-        await _list(session, resources.EVENTS, namespace=namespace, fields=f"reason={reason}")
-        for reason in FAILURES
-    ]
-    return [each for events in listed for each in events or ()]
+    failures: list[dict[str, Value]] = []
+    for reason in FAILURES:
+        fields = f"reason={reason}"
+        listed = await _list(
+            session, resources.EVENTS, findings, namespace=namespace, fields=fields
+        )
+        failures += listed or ()
+    return failures
