@@ -4,7 +4,8 @@ Admission assigns no pod to a scheduler that is not there. The facts say so, so 
 decide the same, and a pod is translated again as it was.
 
 The time in the Lease is that of the scheduler's machine. Only its changes count, and the time since
-the last one by the clock of this process.
+the last one by the clock of this process. A Lease that is deleted, or created without a time, is no
+change: a scheduler that runs renews it within seconds.
 """
 
 import math
@@ -53,10 +54,11 @@ class SchedulerLeaseReconciler:
 
     def _is_left(self, renewed: float | None, *, was_missing: bool) -> bool:
         if self._seen is None:
-            self._renewed, self._seen = renewed, -math.inf if was_missing else self._now()
-        elif renewed != self._renewed:
+            self._seen = -math.inf
+            self._renewed = renewed if was_missing else None
+        if renewed not in {None, self._renewed}:
             self._renewed, self._seen = renewed, self._now()
-        return renewed is None or self._now() - self._seen > PATIENCE_SECONDS
+        return self._now() - self._seen > PATIENCE_SECONDS
 
     async def reconcile(self) -> None:
         """Wake the facts if the answer has changed since they asked."""

@@ -59,6 +59,46 @@ def test_a_scheduler_is_missing_a_minute_after_its_last_renewal_whatever_its_clo
     assert told == [1, 64, 664]  # the facts asked at first
 
 
+# What the reads after a renewal show, and whether the scheduler is missing then.
+RUNS: dict[str, tuple[list[tuple[float, dict[str, Any] | None]], list[bool]]] = {
+    "deleted and not created again": (
+        [(5, None), (54, None), (2, None)],
+        [False, False, True],
+    ),
+    "created without a time": (
+        [(5, None), (5, {"spec": {}}), (49, {"spec": {}}), (2, {"spec": {}})],
+        [False, False, False, True],
+    ),
+    "deleted and created again with a later time": (
+        [(50, None), (5, {"spec": {"renewTime": "2027-01-15T08:01:00Z"}}), (59, None)],
+        [False, False, False],
+    ),
+    "deleted and created again as it was": (
+        [(50, None), (5, {"spec": {"renewTime": f"{RENEWED}"}}), (6, None)],
+        [False, False, True],
+    ),
+}
+
+
+@every_row(("reads", "missing"), [*RUNS.values()])
+def test_a_lease_that_is_deleted_has_its_minute_too(
+    reads: list[tuple[float, dict[str, Any] | None]], missing: list[bool]
+) -> None:
+    leases = Leases(0)
+    watched = SchedulerLeaseReconciler(leases, lambda: BRIDGE, lambda: leases.now)  # type: ignore[arg-type]  # as above
+    leases.renew()
+
+    async def play() -> list[bool]:
+        await watched.is_missing(was_missing=False)
+        after = []
+        for seconds, leases.live in reads:
+            leases.now += seconds
+            after.append(await watched.is_missing(was_missing=False))
+        return after
+
+    assert asyncio.run(play()) == missing
+
+
 @every_row(
     ("was_missing", "renews", "missing"),
     [(True, False, True), (True, True, False), (False, False, False)],
