@@ -145,7 +145,8 @@ class GivingBack(Generic[K]):
         """
         lease = await self._leases.read(SCHEDULER_LEASE)
         before = _read(lease)
-        required = before.with_newer(self._versions())
+        # No process takes what it has read before for what is announced now.
+        required = before.with_newer(self._announced).requiring(self._versions())
         metadata: dict[str, Any] = {"annotations": required.annotation()}
         if lease is None:
             head = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}

@@ -4,6 +4,10 @@ An allocator writes only while it has read this Lease a short time ago. So when 
 written the annotation and the duration of the Lease has passed, each allocator that writes knows
 the nodes and the configuration at these versions, however late its watches are. So does each that
 writes to a pool which only the policy keeps from others, with the policy.
+
+The annotation can have versions of another history: the Lease was copied from another cluster, or a
+process wrote it that had not noticed a restore. An allocator that has read them since knows what
+there was then, by a list, and nothing later.
 """
 
 from collections.abc import Mapping
@@ -30,9 +34,26 @@ class RequiredVersions(msgspec.Struct, frozen=True, omit_defaults=True):
         both = ((getattr(self, name), getattr(other, name)) for name in fields)
         return RequiredVersions(*(max(pair, key=parse_version) for pair in both))
 
+    def requiring(self, versions: "RequiredVersions") -> "RequiredVersions":
+        """Return what each process that has read this must look for to know these versions.
+
+        Where this is newer, it can be of another history, so the version becomes one that no
+        process has read. In the same history, one has it after the next change or list.
+        """
+        fields = self.__struct_fields__
+        both = ((getattr(self, name), getattr(versions, name)) for name in fields)
+        return RequiredVersions(*(_require(*pair) for pair in both))
+
     def annotation(self) -> dict[str, str]:
         """Return the annotation."""
         return {REQUIRED_VERSIONS_ANNOTATION: msgspec.json.encode(self).decode()}
+
+
+def _require(before: str, version: str) -> str:
+    number = parse_version(before)
+    if 0 < parse_version(version) < number:
+        return f"{number + 1}"
+    return max(before, version, key=parse_version)
 
 
 def read_required(annotations: Mapping[str, str] | None) -> RequiredVersions:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from allocator.scheduler.known_versions import KnownVersions
 from controller.giving_back import (
     LATEST_SECONDS,
     LEASE_SECONDS,
@@ -23,8 +24,10 @@ from drawbridge.api_error import ApiError
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.slices import slice_reader
 from drawbridge.names import ALLOCATION_ANNOTATION, SCHEDULER_LEASE
+from tests.allocator.test_known_versions import FakeCache
 from tests.cluster.memory_store import MemoryStore
 from tests.controller.harness import given_back
+from tests.tables import every_row
 
 N1, N2 = PoolID("gpu.example.com", "n1"), PoolID("gpu.example.com", "n2")
 
@@ -140,7 +143,55 @@ def test_the_requirement_never_becomes_older() -> None:
     scene.ask("n1", at=0)
     scene.versions = RequiredVersions("6", "10")
     scene.ask("n1", "n2", at=1)
-    assert scene.required == RequiredVersions("7", "10")
+    assert scene.required == RequiredVersions("8", "10"), "8 tells that something is required anew"
+
+
+@every_row(
+    ("copied", "required"),
+    [
+        # Of another cluster, or written by a process that had not noticed a restore.
+        (RequiredVersions("9000", "9000"), [("9001", "9001"), ("9002", "9002")]),
+        (RequiredVersions("9000"), [("9001", "50"), ("9002", "50")]),
+        # Of a cluster that is younger.
+        (RequiredVersions("4", "4"), [("60", "50"), ("61", "50")]),
+    ],
+)
+def test_versions_of_another_history_do_not_hide_a_change(
+    copied: RequiredVersions, required: list[tuple[str, str]]
+) -> None:
+    scene, nodes = Scene(), FakeCache("50")
+    metadata = {"name": SCHEDULER_LEASE, "annotations": copied.annotation()}
+    scene.leases.put({"metadata": metadata, "spec": {"leaseDurationSeconds": 15}})
+    allocator = KnownVersions({"nodes": nodes})
+
+    def finds_behind() -> bool:
+        allocator.require(scene.required)
+        return allocator.find_behind() == "nodes"
+
+    finds_behind()
+    for node, version, after in zip(("n1", "n2"), ("60", "61"), required, strict=True):
+        nodes.lists_begun = nodes.listed = nodes.listed + 1
+        assert not finds_behind(), "a list is enough, in any history"
+        scene.versions = RequiredVersions(version, "50")
+        scene.ask(node, at=0)
+        assert finds_behind(), "its watch has not told of the change"
+        assert scene.required == RequiredVersions(*after)
+
+
+def test_a_version_that_is_put_back_is_not_announced_twice() -> None:
+    scene = Scene()
+    foreign = RequiredVersions("9000").annotation()
+    for required in ("9001", "9002"):
+        metadata = {"name": SCHEDULER_LEASE, "annotations": foreign}
+        scene.leases.put({"metadata": metadata, "spec": {"leaseDurationSeconds": 15}})
+        scene.giving_back.restart()
+        scene.ask("n1", at=0)
+        assert scene.required.nodes == required
+
+
+def test_a_version_that_is_not_known_is_left_as_it_is() -> None:
+    before = RequiredVersions("7", "3", "9")
+    assert before.requiring(RequiredVersions("8")) == RequiredVersions("8", "3", "9")
 
 
 @pytest.mark.parametrize(("duration", "after"), [(1, LEASE_SECONDS), (40, 40)])
