@@ -13,21 +13,21 @@ from drawbridge.agreement.match_conditions import (
     API_VERSION,
     GUARD_KIND,
     KIND,
-    find_inactive,
+    find_uncalled,
     plan_applies,
 )
 from drawbridge.config.model import Configuration
 from drawbridge.finding import Finding
-from drawbridge.names import FIELD_MANAGER, WEBHOOK_CONFIGURATION
+from drawbridge.names import FIELD_MANAGER, JUDGE_CONFIGURATION, WEBHOOK_CONFIGURATION
 
 NAME: Final = "conditions"
 
 
 class LiveWebhooks(NamedTuple):
-    """Reads both webhook configurations and the Deployment of the webhook; None if missing."""
+    """Reads the webhook configurations and the Deployment of the webhook; None if missing."""
 
     read_mutating: Callable[[], Unstructured | None]
-    read_validating: Callable[[], Unstructured | None]
+    read_validating: Callable[[str], Unstructured | None]  # of a name
     read_deployment: Callable[[], Awaitable[Unstructured | None]]
 
 
@@ -50,13 +50,18 @@ class MatchConditionReconciler:
         self._reported: tuple[Finding, ...] = ()
 
     async def reconcile(self) -> None:
-        """Report the conditions that are inactive now, then apply the required conditions."""
+        """Report which webhooks may not be called now, then apply the required conditions."""
         configuration = self._configuration()
         served = serves_guard(await self._live.read_deployment())
-        mutating, validating = self._live.read_mutating(), self._live.read_validating()
-        inactive = find_inactive(mutating, configuration)
-        self._report(inactive, mutating)
-        self._reporter.set_gauge(Gauge.MATCH_CONDITIONS_INACTIVE, len(inactive))
+        mutating = self._live.read_mutating()
+        validating = self._live.read_validating(WEBHOOK_CONFIGURATION)
+        registered = {
+            (KIND, WEBHOOK_CONFIGURATION): mutating,
+            (GUARD_KIND, WEBHOOK_CONFIGURATION): validating,
+        }
+        if (judge := self._live.read_validating(JUDGE_CONFIGURATION)) is not None:
+            registered[GUARD_KIND, JUDGE_CONFIGURATION] = judge  # not every installation has it
+        self._report(registered, configuration)
         changes = plan_applies(mutating, validating, configuration, guard_served=served)
         for change in changes:
             await self._stores[change["kind"]].apply(change)
@@ -66,11 +71,20 @@ class MatchConditionReconciler:
             for kind, live in ((KIND, mutating), (GUARD_KIND, validating)):
                 await release_fields(self._stores[kind], live, FIELD_MANAGER)
 
-    def _report(self, findings: tuple[Finding, ...], live: Unstructured | None) -> None:
+    def _report(
+        self,
+        registered: Mapping[tuple[str, str], Unstructured | None],
+        configuration: Configuration,
+    ) -> None:
         """Report what was not found before; a failed apply is tried again every few seconds."""
-        uid = ((live or {}).get("metadata") or {}).get("uid", "")
-        reference = ObjectReference(KIND, WEBHOOK_CONFIGURATION, uid=uid, api_version=API_VERSION)
-        for finding in findings:
-            if finding not in self._reported:
-                self._reporter.report(finding, reference, "MatchConditions")
-        self._reported = findings
+        reported: list[Finding] = []
+        for (kind, name), live in registered.items():
+            uid = ((live or {}).get("metadata") or {}).get("uid", "")
+            reference = ObjectReference(kind, name, uid=uid, api_version=API_VERSION)
+            findings = tuple(find_uncalled(kind, name, live, configuration))
+            for finding in findings:
+                if finding not in self._reported:
+                    self._reporter.report(finding, reference, "MatchConditions")
+            reported += findings
+        self._reported = tuple(reported)
+        self._reporter.set_gauge(Gauge.MATCH_CONDITIONS_INACTIVE, len(reported))

@@ -16,13 +16,7 @@ from cli.diagnosis.state import ClusterState, Object, Unread
 from cli.diagnosis.webhook_trial import TrialResult
 from cli.terminal.durations import parse_time
 from drawbridge.agreement.admission_codes import PLACEMENT_LABEL_UNKNOWN
-from drawbridge.agreement.match_conditions import (
-    GUARD_KIND,
-    KIND,
-    find_inactive,
-    find_missing,
-    find_switched_off,
-)
+from drawbridge.agreement.match_conditions import GUARD_KIND, KIND, find_uncalled
 from drawbridge.agreement.published_facts import FactsConfigMap, PublishedFactsError, read_facts
 from drawbridge.agreement.scheduler_lease import PATIENCE_SECONDS, last_renewal
 from drawbridge.agreement.scope import Mode, decide_namespace_scope
@@ -64,21 +58,18 @@ def check_registration(checked: CheckedState) -> Iterator[Result]:
     """Compare the webhook configuration with the one that the controller writes."""
     installed = checked.state.installed
     told: list[Result] = []
-    if isinstance(installed.mutating, Unread):
-        told.append(installed.mutating)
-    else:
-        live = None if installed.mutating is None else {**installed.mutating}
-        told += find_inactive(live, checked.configuration)
-        told += find_missing(KIND, WEBHOOK_CONFIGURATION, live) if live else ()
-    others = {WEBHOOK_CONFIGURATION: installed.validating}
+    registered = {
+        (KIND, WEBHOOK_CONFIGURATION): installed.mutating,
+        (GUARD_KIND, WEBHOOK_CONFIGURATION): installed.validating,
+    }
     if installed.judge or isinstance(installed.deployments[JUDGE_DEPLOYMENT], Mapping):
-        others[JUDGE_CONFIGURATION] = installed.judge
-    for name, other in others.items():
-        if isinstance(other, Unread):
-            told.append(other)
+        registered[GUARD_KIND, JUDGE_CONFIGURATION] = installed.judge
+    for (kind, name), read in registered.items():
+        if isinstance(read, Unread):
+            told.append(read)
         else:
-            told += find_missing(GUARD_KIND, name, other)
-            told += find_switched_off({**(other or {})}, "")
+            live = None if read is None else {**read}
+            told += find_uncalled(kind, name, live, checked.configuration)
     yield from told
     if not told:
         judge = " and drawbridge-judge" if isinstance(installed.judge, Mapping) else ""

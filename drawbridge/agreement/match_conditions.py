@@ -257,7 +257,7 @@ def _find_inactive(live: JSONObject, configuration: Configuration, about: str) -
         yield operation_codes.NAME_NOT_ACTIVE.at(
             "webhooks", message, object=about, remedy=_WEBHOOK_REMEDY
         )
-    yield from find_switched_off(live, about)
+    yield from _find_switched_off(live, about)
     wanted = derive_conditions(configuration)
     for i, webhook in enumerate(_webhooks(live)):
         if wrong := _find_excluding(webhook, wanted):
@@ -276,7 +276,19 @@ def _find_inactive(live: JSONObject, configuration: Configuration, about: str) -
             )
 
 
-def find_missing(kind: str, name: str, live: Mapping[str, Any] | None) -> Iterator[Finding]:
+def find_uncalled(
+    kind: str, name: str, live: JSONObject | None, configuration: Configuration
+) -> Iterator[Finding]:
+    """Report why the API server may not call all webhooks of a webhook configuration."""
+    if kind == KIND:
+        yield from find_inactive(live, configuration)
+        yield from _find_missing(kind, name, live) if live else ()
+    else:
+        yield from _find_missing(kind, name, live)
+        yield from _find_switched_off(live or {}, f"{kind}/{name}")
+
+
+def _find_missing(kind: str, name: str, live: Mapping[str, Any] | None) -> Iterator[Finding]:
     """Report the registered webhooks that a webhook configuration lacks, in one finding."""
     about, listed = f"{kind}/{name}", {each.get("name") for each in _webhooks(live or {})}
     if missing := [each for each in REGISTERED[kind, name] if each not in listed]:
@@ -288,7 +300,7 @@ def find_missing(kind: str, name: str, live: Mapping[str, Any] | None) -> Iterat
         )
 
 
-def find_switched_off(live: JSONObject, about: str) -> Iterator[Finding]:
+def _find_switched_off(live: JSONObject, about: str) -> Iterator[Finding]:
     """Report the webhooks of a webhook configuration that are switched off, in one finding."""
     names = [f"{each.get('name')}" for each in _webhooks(live) if is_switched_off(each)]
     if names:

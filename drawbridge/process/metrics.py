@@ -172,7 +172,7 @@ PODS_WITHOUT_TEMPLATE: Final = Gauge(
 )
 MATCH_CONDITIONS_INACTIVE: Final = Gauge(
     "drawbridge_match_conditions_inactive",
-    "Match conditions of the webhooks that differ from the configuration.",
+    "Reasons why the API server may not call all webhooks of Drawbridge.",
     registry=REGISTRY,
 )
 DUAL_NODES: Final = Gauge(

@@ -1,7 +1,6 @@
 """The match conditions of the webhook: application, findings and their CEL expression."""
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -18,6 +17,7 @@ from drawbridge.agreement.match_conditions import (
     CONDITION_NAME,
     GUARD_KIND,
     KIND,
+    REGISTERED,
     build_conditions,
     find_inactive,
     plan_applies,
@@ -53,6 +53,20 @@ def live(*held: dict[str, str], name: str = POD_WEBHOOK) -> dict[str, Any]:
             {"name": name, "clientConfig": {"caBundle": "Q0E="}, "matchConditions": [*held]},
         ],
     }
+
+
+def validating(name: str) -> dict[str, Any]:
+    """Return a validating webhook configuration that needs no change; its guard fails already."""
+    guard = {
+        "name": GUARD_WEBHOOK,
+        "failurePolicy": "Fail",
+        "clientConfig": {"caBundle": "Q0E="},
+        "matchConditions": [asks(OURS[GUARD_WEBHOOK][CONDITION_NAME])],
+    }
+    webhooks = [
+        guard if each == GUARD_WEBHOOK else {"name": each} for each in REGISTERED[GUARD_KIND, name]
+    ]
+    return {"metadata": {"name": name, "uid": name}, "webhooks": webhooks}
 
 
 def asks(text: str = OURS[POD_WEBHOOK][CONDITION_NAME]) -> dict[str, str]:
@@ -278,11 +292,12 @@ class Scene:
         self.error: ApiError | None = None  # of the next write
         self.stores = {KIND: WebhookStore(PartialObject), GUARD_KIND: WebhookStore(PartialObject)}
         self.stores[KIND].put(live(*held))
+        self.stores[GUARD_KIND].put(validating(WEBHOOK_CONFIGURATION))
         for kind, store in self.stores.items():
             store.before_write = partial(self._note_write, kind)
         self.deployment: dict[str, Any] | None = ROLLED_OUT
         self.reporter = FakeReporter()
-        webhooks = LiveWebhooks(self._read(KIND), self._read(GUARD_KIND), self._read_deployment)
+        webhooks = LiveWebhooks(self._read_mutating, self._read_validating, self._read_deployment)
         self.reconciler = MatchConditionReconciler(
             self.stores, webhooks, lambda: USUAL, self.reporter
         )
@@ -294,18 +309,21 @@ class Scene:
         if error is not None:
             raise error
 
-    def _read(self, kind: str) -> Callable[[], Unstructured | None]:
-        return lambda: self.stores[kind].objects.get(("", WEBHOOK_CONFIGURATION))
+    def _read_mutating(self) -> Unstructured | None:
+        return self.stores[KIND].objects.get(("", WEBHOOK_CONFIGURATION))
+
+    def _read_validating(self, name: str) -> Unstructured | None:
+        return self.stores[GUARD_KIND].objects.get(("", name))
 
     async def _read_deployment(self) -> Unstructured | None:
         return self.deployment
 
     def put_guard(self, ca: str) -> None:
         """Store the guard as the manifests ship it, with a certificate authority."""
+        stored = validating(WEBHOOK_CONFIGURATION)
         guard = {"name": GUARD_WEBHOOK, "failurePolicy": "Ignore", "clientConfig": {"caBundle": ca}}
-        self.stores[GUARD_KIND].put(
-            {"metadata": {"name": WEBHOOK_CONFIGURATION}, "webhooks": [guard]}
-        )
+        others = [each for each in stored["webhooks"] if each["name"] != GUARD_WEBHOOK]
+        self.stores[GUARD_KIND].put({**stored, "webhooks": [*others, guard]})
 
     def reconcile(self) -> list[str]:
         """Run once and return the writes."""
@@ -316,13 +334,15 @@ class Scene:
     @property
     def guard(self) -> dict[str, Any]:
         """The guard as it is stored."""
-        (guard,) = self.stores[GUARD_KIND].objects["", WEBHOOK_CONFIGURATION]["webhooks"]
+        webhooks = self.stores[GUARD_KIND].objects["", WEBHOOK_CONFIGURATION]["webhooks"]
+        (guard,) = (each for each in webhooks if each["name"] == GUARD_WEBHOOK)
         return {**guard}
 
 
 def test_an_inactive_condition_is_reported_and_applied_once() -> None:
     scene = Scene(asks("false"))
-    assert scene.reconcile() == [f"apply {KIND}"]
+    guard = f"apply {GUARD_KIND}"
+    assert scene.reconcile() == [guard, f"apply {KIND}", guard]
     assert scene.reporter.codes == ["NameNotActive"]
     assert scene.reporter.gauges == {Gauge.MATCH_CONDITIONS_INACTIVE: 1}
     assert scene.reconcile() == []
