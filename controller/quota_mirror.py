@@ -24,6 +24,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from controller.former_classes import FormerClasses
 from controller.kept_writes import NotKeptError, Pauses, apply_kept
 from controller.mirrored_quota import (
     RECOUNT,
@@ -39,7 +40,7 @@ from controller.mirrored_quota import (
     read_noted_classes,
 )
 from controller.protocols import ObjectCache, ObjectReference, ObjectStore, Reporter
-from controller.quota_charges import NameCharge, compute_charge, names_of_classes
+from controller.quota_charges import NameCharge, compute_charge
 from controller.reconcile import FailedLast
 from controller.watched_objects import (
     PartialObject,
@@ -288,19 +289,21 @@ class QuotaMirrorReconciler:
         self._recounted: set[str] = set()
         self._failed_last = FailedLast()
         self._pauses = Pauses(now)
+        self._former = FormerClasses()
 
     async def reconcile(self) -> None:
         """Write the quotas that have to change and delete those that are not needed."""
         context = self._context()
         if context is None:
             return
-        if self._charges[0] is not context:
-            self._charges, self._plans = (context, {}), {}
         by_namespace: dict[str, list[WatchedQuota]] = {}
         for quota in self._quotas.all():
             if self._is_present(quota.namespace):
                 by_namespace.setdefault(quota.namespace, []).append(quota.value)
         self._forget_all_but(by_namespace.keys())
+        if self._charges[0] is not context:
+            self._former.note_change(self._charges[0], context, by_namespace)
+            self._charges, self._plans = (context, {}), {}
 
         await self._failed_last.process_each(by_namespace, self._reconcile_namespace)
 
@@ -311,6 +314,7 @@ class QuotaMirrorReconciler:
         self._changed = {name: at for name, at in self._changed.items() if name in namespaces}
         self._recounted &= namespaces
         self._pauses.keep_only(namespaces)
+        self._former.forget_all_but(namespaces)
 
     async def _reconcile_namespace(self, item: tuple[str, list[WatchedQuota]]) -> None:
         namespace, quotas = item
@@ -365,23 +369,12 @@ class QuotaMirrorReconciler:
     def _make_plan(self, quotas: list[WatchedQuota]) -> MirrorPlan:
         own_quota = find_own(quotas)
         others = [each for each in quotas if each.metadata.name != MIRRORED_QUOTA]
-        limits = collect_limits(others, own_quota)
-        plan = plan_mirror(
-            limits, self._charge, read_claim_usage(own_quota), self._find_former(own_quota)
-        )
+        limits, used = collect_limits(others, own_quota), read_claim_usage(own_quota)
+        noted, namespace = read_noted_classes(own_quota), quotas[0].metadata.namespace
+        former = self._former.find(namespace, noted, used, self._charges[0])
+        plan = plan_mirror(limits, self._charge, used, former)
         unsupported = (f for each in others for f in find_unsupported_entries(each, self._charge))
         return plan._replace(findings=(*plan.findings, *unsupported))
-
-    def _find_former(self, own_quota: WatchedQuota | None) -> Classes:
-        """Return the noted classes that have claims which are not charged to the name itself."""
-        context, used = self._charges[0], read_claim_usage(own_quota)
-        charged = names_of_classes(context) if context else {}
-        return {
-            name: frozenset(
-                each for each in classes if used.get(each) and charged.get(each) != name
-            )
-            for name, classes in read_noted_classes(own_quota).items()
-        }
 
     async def _request_recount(
         self, namespace: str, own_quota: WatchedQuota, plan: MirrorPlan
