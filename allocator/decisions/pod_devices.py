@@ -461,7 +461,7 @@ class PodDecisions:
             yield
         finally:
             self._basis.out_of_time = never
-            if planner.was_cut:
+            if planner.is_slow:
                 self._briefs.note_cut(namespace, now)
 
     def _settle(self, now: float) -> None:

@@ -30,13 +30,15 @@ from drawbridge.ledger.node_fit import has_labels, make_reason, reachable_nodes
 from drawbridge.ledger.quota_room import find_excess_with, quota_reason
 from drawbridge.ledger.ranking import SolutionRank, rank_solution
 from drawbridge.solver.answers import Failure, FailureKind, Solution
-from drawbridge.solver.memo import OutOfTimeError
+from drawbridge.solver.memo import CutOnNodeError, OutOfTimeError
 from drawbridge.solver.reasons import Reason, merge_reasons
 from drawbridge.solver.world import View
 
 MAX_BATCH: Final = 64
 # An expression that fails on more nodes is at fault itself: not every node is tried with it.
 MAX_FAILING_NODES: Final = 16
+# A claim that is cut on more nodes is at fault itself. Each of them takes the time of one search.
+MAX_PASSED: Final = 4
 # Each expression is compared with each node.
 _MAX_EXPRESSIONS: Final = 256
 
@@ -107,6 +109,7 @@ class Shortlist(msgspec.Struct, kw_only=True):
     reasons: list[Reason] = []
     exceeding: list[Reason] = []
     examined: int = 0
+    visited: int = 0  # examined, or passed over
     candidates: int = 0
     error: Failure | None = None
     errors: int = 0
@@ -142,11 +145,11 @@ class Shortlist(msgspec.Struct, kw_only=True):
 def find_nodes(search: NodeSearch, state: AllocatorState, view: View) -> Shortlist:
     """Examine nodes until enough are found, or too many have an error.
 
-    A node whose driver declares what takes too long keeps no pod from the nodes behind it. If none
-    of these fits, the search ended there.
+    A node on which the search is cut keeps no pod from the nodes behind it, because what it
+    publishes can be the cause. If none of these fits, the search ended there.
     """
     names, selected = candidate_names(search, state), SelectedNodes(search, state)
-    at_cut: Shortlist | None = None
+    at_cut, passed = None, 0
     shortlist = Shortlist(candidates=len(names))
     unfit: Counter[str] = Counter()
     last = min(len(names), search.visits)
@@ -158,13 +161,17 @@ def find_nodes(search: NodeSearch, state: AllocatorState, view: View) -> Shortli
         try:
             nodes = selected.among(batch, unfit_here)
             _examine(nodes, search, state, view, shortlist)
-        except OutOfTimeError:
+        except OutOfTimeError as error:
             del shortlist.reasons[reasons_before:]
-            node = state.planner.cut_by
-            if node not in batch or search.out_of_time():
+            if not isinstance(error, CutOnNodeError):
+                break
+            passed += 1
+            if passed > MAX_PASSED or search.out_of_time():
                 break
             at_cut = at_cut or shortlist.copy()
-            names = [each for each in names if each != node]
+            # What fits in front of it counts, however many nodes are cut behind it.
+            size = max(batch.index(error.node), 1)
+            names = [each for each in names if each != error.node]
             last = min(len(names), search.visits)
             continue
         unfit += unfit_here
@@ -174,10 +181,12 @@ def find_nodes(search: NodeSearch, state: AllocatorState, view: View) -> Shortli
             break
         # Nodes that do not fit are examined in larger batches.
         size = max(missing, 1) if len(shortlist.fitting) > before else min(2 * size, MAX_BATCH)
+    visited = shortlist.examined + passed
     if at_cut is not None and shortlist.fitting:
         state.planner.forget_cut()
     elif at_cut is not None:
         shortlist = at_cut
+    shortlist.visited = visited
     shortlist.reasons += _reasons_beside_devices(search, state, unfit, shortlist.candidates)
     return shortlist
 

@@ -175,19 +175,21 @@ class Planner:
         return self._memo.was_cut
 
     @property
-    def cut_by(self) -> str:
-        """The last node by whose declarations a search was cut since the decision began."""
-        return self._memo.cut_by
+    def is_slow(self) -> bool:
+        """Whether a decision was cut, or passed over more than one node; one may be the cause."""
+        demands = [demand for demand, _ in self._memo.cuts]
+        return self.was_cut or len(demands) > len(set(demands))
 
     def begin_decision(self, seconds: float) -> None:
         """Begin a decision, in which the search on a node may take some seconds."""
         self.forget_cut()
+        self._memo.cuts.clear()
         if self._memo.brief is not None:
             self._memo.brief.seconds = seconds
 
     def forget_cut(self) -> None:
         """Forget that a search was cut, because its result does not matter to the decision."""
-        self._memo.was_cut, self._memo.cut_by = False, ""
+        self._memo.was_cut = False
 
     def become_copy(self, tell: Tell, clock: Callable[[], float]) -> None:
         """Tell what is computed from now on, without being cut, in a copy of the process."""

@@ -8,10 +8,10 @@ What the driver of a node declares is evaluated for a device when a search needs
 for other devices of the node never waits for it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
-from drawbridge.brief import CutShort, whole
+from drawbridge.brief import whole
 from drawbridge.dra.attributes import find_attribute
 from drawbridge.dra.compatibility import (
     Declaration,
@@ -31,7 +31,6 @@ from drawbridge.dra.slices import Slice
 from drawbridge.solver.expressions import EvaluationFailure, ExpressionEvaluator
 from drawbridge.solver.world import World
 
-T = TypeVar("T")
 # The results of filters on all devices, in two generations; on few devices, so many filters have
 # them.
 MAX_FILTER_RESULTS = 2_000_000
@@ -39,18 +38,6 @@ MAX_FILTERS = 256
 # What it selects, and what it consumes.
 _RESULTS_OF_FILTER: Final = 2
 _NO_RESULTS: Final[Mapping[bytes, object]] = {}
-
-
-class CutByNode(CutShort):  # not an error, see there
-    """A computation was interrupted within what the driver of a node declares."""
-
-
-def of_driver(compute: Callable[[], T]) -> T:
-    """Evaluate what the driver of a node declares; raises CutByNode."""
-    try:
-        return compute()
-    except CutShort as cut:
-        raise CutByNode from cut
 
 
 class _Groups(NamedTuple):
@@ -152,7 +139,7 @@ class Candidate:
     def rule(self) -> Rule | None:
         """Its `compatibleOnlyWith` rule."""
         if self._rule is None:
-            self._rule = (of_driver(lambda: self._declarations.find_rule(self.peer)),)
+            self._rule = (self._declarations.find_rule(self.peer),)
         return self._rule[0]
 
     @property
@@ -167,7 +154,7 @@ class Candidate:
 
     def _known_groups(self) -> _Groups:
         if self._groups is None:
-            self._groups = of_driver(lambda: self._declarations.find_groups(self.peer))
+            self._groups = self._declarations.find_groups(self.peer)
         return self._groups
 
     def find_attribute(self, name: str) -> Attribute | None:

@@ -56,12 +56,20 @@ class OutOfTimeError(Exception):
     """A call ends before its result; the next one with equal arguments continues."""
 
 
+class CutOnNodeError(OutOfTimeError):
+    """A call ends because the search on a node was cut."""
+
+    def __init__(self, node: str) -> None:
+        super().__init__(node)
+        self.node = node
+
+
 class Memo:
     """Caches filter results of devices, the pools of nodes and the free counters of pools.
 
     `before_node` is called before a node is searched whose result is not known, and may raise.
     `brief`, if there is one, runs the search on a node. If that was cut, `was_cut` says so, and
-    `cut_by` the node if what its driver declares took so long; `ahead` has what copies of the
+    `cuts` has its demand and the node until the next decision; `ahead` has what copies of the
     process answered since about demands, and `tell` is what a copy tells its answers.
     `clock` returns the processor's time of this thread, and limits that of the search on a node.
     """
@@ -76,7 +84,7 @@ class Memo:
         self.brief = brief
         self.clock = clock
         self.was_cut = False
-        self.cut_by = ""
+        self.cuts: set[tuple[bytes, str]] = set()
         self.ahead: BoundedCache[bytes, BoundedCache[Any, Any]] = BoundedCache(
             MAX_DEMANDS_AHEAD, MAX_BYTES_AHEAD, MAX_PART_AHEAD
         )

@@ -25,9 +25,9 @@ from drawbridge.solver.answers import (
     SolverResult,
     compose_allocations,
 )
-from drawbridge.solver.candidates import Candidate, CutByNode
+from drawbridge.solver.candidates import Candidate
 from drawbridge.solver.demand import Abort, Cause, NodeAbort, Option, build_demand, check_size
-from drawbridge.solver.memo import Memo, OutOfTimeError
+from drawbridge.solver.memo import CutOnNodeError, Memo
 from drawbridge.solver.meter import SearchLimitExceeded, WorkMeter
 from drawbridge.solver.node_classes import SearchCache, SearchResult
 from drawbridge.solver.node_pools import NodePools
@@ -163,15 +163,16 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
         self, node: Node, pools: tuple[Pool, ...], uses: tuple[PoolUse, ...]
     ) -> "_Solved | None":
         """Solve for a node; return None if that was cut."""
-        brief = self.memo.brief
-        if brief is None:
+        memo, cut = self.memo, (self.demand_results.key, node.name)
+        if memo.brief is None:
             return self._solve_anew(node, pools, uses)
+        if cut in memo.cuts:
+            return None  # once in a decision is enough
         try:
-            return brief.run(lambda: self._solve_anew(node, pools, uses))
-        except CutByNode:
-            self.memo.cut_by = node.name
-            return None
+            return memo.brief.run(lambda: self._solve_anew(node, pools, uses))
         except CutShort:
+            if not self.first:
+                memo.cuts.add(cut)
             return None
 
     def _cut(self, node: Node) -> SolverResult:
@@ -180,7 +181,7 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
             return Failure(node.name, FailureKind.GAVE_UP, (time_limit_reason(node.name),))
         # Without the devices that are tried first, there is an answer.
         self.memo.was_cut |= not self.first
-        raise OutOfTimeError
+        raise CutOnNodeError(node.name)
 
     def _solve_anew(
         self, node: Node, pools: tuple[Pool, ...], uses: tuple[PoolUse, ...]

@@ -15,7 +15,7 @@ from drawbridge.dra.device import Attribute
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import NodeSelectorError
 from drawbridge.dra.taints import first_untolerated
-from drawbridge.solver.candidates import Candidate, of_driver, rule_evaluator
+from drawbridge.solver.candidates import Candidate, rule_evaluator
 from drawbridge.solver.constraints import AttributeConstraint
 from drawbridge.solver.demand import Abort, Cause, Demand, Option, claim_name
 from drawbridge.solver.deviations import relevant_overdrafts
@@ -293,7 +293,7 @@ class State:
         self._meter.spend(len(taken) // _PEERS_PER_STEP)
         placed = node_view.placed_device(candidate, admin=option.admin)
         evaluate = rule_evaluator(node_view.memo.expressions)
-        clash = of_driver(lambda: find_incompatibility(placed, taken, evaluate))
+        clash = find_incompatibility(placed, taken, evaluate)
         return Rejection(Stage.COMPANY, clash) if clash else None
 
     def _charge_counters(

@@ -1,18 +1,21 @@
 """A decision that is cut anywhere is the decision that is not cut, or a named refusal."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import pytest
 from msgspec.structs import replace
 
 from allocator.copies import decide_in_copy
+from allocator.decisions.shortlist import MAX_PASSED
 from allocator.decisions.waiting import WaitingPods
 from drawbridge.brief import (
     FORGIVEN_SECONDS,
     LEAST_SECONDS,
     USUAL_SECONDS,
     Brief,
+    CutShort,
     NamespaceTimes,
 )
 from drawbridge.dra.device import Attribute
@@ -39,6 +42,7 @@ from tests.cuts import CutAt
 # A cut within the end of a generator is lost, and the next one counts.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 NODES = ("n1", "n2", "n3")
+T = TypeVar("T")
 
 
 def cluster(brief: Brief) -> Cluster:
@@ -109,7 +113,7 @@ class Asked:
         reasons = tuple((each.code, each.nodes, each.message) for each in reply.reasons)
         return sorted(fitting), reply.complete, reasons
 
-    def decide(self) -> tuple[object, ...]:
+    def decide(self) -> tuple[Any, ...]:
         """Return the answer in the end, and the devices that are reserved."""
         answer = self.ask()
         for _ in range(20):
@@ -134,7 +138,11 @@ def test_a_search_that_is_cut_at_any_call_has_the_same_result(name: str, plain: 
     brief, cuts = CutAt(0), 0
     for calls in (0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610, 987, 1597, 2584):
         brief = CutAt(calls)
-        assert Asked(brief, plain).decide() == expected, f"{name}, cut at call {calls}"
+        fitting, complete, *rest = Asked(brief, plain).decide()
+        if fitting and not complete:  # nodes behind them were passed over
+            assert {*fitting} < {*expected[0]}
+            fitting, complete = expected[:2]
+        assert (fitting, complete, *rest) == expected, f"{name}, cut at call {calls}"
         cuts += brief.cuts
     assert cuts > 10
 
@@ -233,6 +241,62 @@ def cluster_with_costly_driver(brief: Brief, declarations: int) -> Cluster:
 def test_what_the_driver_of_a_node_declares_keeps_no_pod_from_other_nodes() -> None:
     with cut_after(0.005) as brief:
         check_other_nodes(cluster_with_costly_driver(brief, 60))
+
+
+class CutOn(Brief):
+    """Cuts each search on some nodes before it asks anything, and counts the cuts."""
+
+    def __init__(self, *nodes: str) -> None:
+        super().__init__()
+        self.nodes, self.cuts = frozenset(nodes), 0
+
+    def run(self, compute: Callable[[], T]) -> T:
+        """Return what a function returns; raises CutShort."""
+        cells = (each.cell_contents for each in compute.__closure__ or ())
+        if any(isinstance(each, Node) and each.name in self.nodes for each in cells):
+            self.cuts += 1
+            raise CutShort
+        return compute()
+
+
+@pytest.mark.parametrize(
+    ("cut", "fitting", "slow"),
+    [
+        ("", "abcdefgh", False),
+        ("a", "bcdefgh", False),
+        ("h", "abcdefg", False),
+        ("ab", "cdefgh", True),
+        ("abcd", "efgh", True),
+        ("bdegh", "acf", True),  # the fifth ends the call, and what fits in front of it counts
+        ("abcde", "", True),
+        ("abcdefgh", "", True),
+    ],
+)
+def test_a_node_on_which_the_search_is_cut_keeps_no_pod_from_others(
+    cut: str, fitting: str, *, slow: bool
+) -> None:
+    made = Cluster(brief=(brief := CutOn(*cut)), **dict.fromkeys("abcdefgh", 1))
+    reply = made.prefilter("p", claim("c"))
+    assert sorted(each.node for each in reply.fit) == [*fitting]
+    assert reply.complete is not bool(cut)
+    assert brief.cuts == min(len(cut), MAX_PASSED + 1)
+    assert made.state.planner.is_slow is slow
+
+
+def test_a_decision_in_several_searches_is_cut_once_on_a_node() -> None:
+    brief = CutOn("a")
+    made = Cluster(brief=brief, strategy="usable", **dict.fromkeys("abcd", 1))
+    assert made.prefilter("p", claim("c"), limit=4).fit
+    assert brief.cuts == 1
+
+
+def test_nodes_behind_those_that_change_all_the_time_have_their_turn() -> None:
+    made = Cluster(brief=CutOn(*"abcde"), **dict.fromkeys("abcdefgh", 2))
+    replies = []
+    for generation in range(2, 5):
+        made.add(*(gpu_slice(node, 2, generation=generation) for node in "abcde"))
+        replies.append(made.nodes("p", claim("c")))
+    assert replies[-1] == ["f", "g", "h"]
 
 
 def check_other_nodes(made: Cluster) -> None:

@@ -7,7 +7,6 @@ from typing import TypeVar
 
 from drawbridge.brief import CutShort
 from drawbridge.process.alarm import CutAlarm
-from drawbridge.solver.candidates import CutByNode
 
 T = TypeVar("T")
 # The seconds until a copy has told a part of its result, and then the rest. No copy has the last.
@@ -29,7 +28,7 @@ class Copies:
         self.cuts += 1
         if self._random.random() < 0.5:
             compute()
-        raise CutByNode if self._random.random() < 0.1 else CutShort
+        raise CutShort
 
     def tell(self, data: bytes) -> list[tuple[float, bytes]]:
         """Return what a copy tells, in two parts, each some seconds after the one before."""
