@@ -26,6 +26,7 @@ from controller.reconcile import describe_refused_write
 from controller.watched_objects import PartialObject
 from drawbridge.agreement.owned_pools import report_shared_pools
 from drawbridge.agreement.published_facts import CURRENT_KEY, build_data_key
+from drawbridge.agreement.slice_limits import report_crowded
 from drawbridge.api_error import ApiError
 from drawbridge.config.model import Configuration
 from drawbridge.config.placement import owned_pools
@@ -314,10 +315,11 @@ class FactsReconciler:
             counting = self._pools.complete(slices, names, self._now())
             objects = FactsInput(counting, classes, nodes, away=self._pools.away)
             gathered = gather_facts(objects, configuration, support.gates, support.stored_fields)
-            shared = report_shared_pools(owned_pools(configuration), slices)
+            owned = owned_pools(configuration)
+            unused = (*report_shared_pools(owned, slices), *report_crowded(owned, slices))
             by_pool = group_by_pool(slices)
             foreign = tuple(islice(find_foreign_slices(by_pool), _MAX_FOREIGN_SLICES))
-        return gathered, (*shared, *foreign, *bad_slices, *bad_classes, *bad_nodes)
+        return gathered, (*unused, *foreign, *bad_slices, *bad_classes, *bad_nodes)
 
     def _report(self, findings: tuple[Finding, ...]) -> None:
         """Report the findings that the previous run did not have."""

@@ -15,6 +15,7 @@ from allocator.state.conflicts import Conflicts
 from allocator.state.index import Index
 from allocator.state.node_amounts import PodsOnNodes
 from allocator.state.pod_table import PodTable
+from allocator.state.published_slices import PublishedSlices
 from allocator.state.reports import MAX_REPORTS, Report
 from allocator.state.seen_pods import SeenPods
 from allocator.state.vanished_pods import FormerClaim, VanishedPods
@@ -90,8 +91,7 @@ class AllocatorState:
         self._view, self._quota_revision = ledger.view(), 0
         ledger.quotas.find_capacity = published_capacity(self.find_pool)
         self._owns_pool, self._owns_driver = owns_pool, owns_driver
-        self._slices: dict[PoolID, dict[str, Slice]] = {}
-        self._pools_naming: Index[str, PoolID] = Index()
+        self._published = PublishedSlices()
         # The pool of others that was read last, from its slices.
         self._last_read: tuple[tuple[PoolID, tuple[Slice, ...]], PublishedPool | None] | None = None
         self.unfenced: Mapping[PoolID, str] = {}  # the nodes of pools that lack only their fence
@@ -199,7 +199,7 @@ class AllocatorState:
             self.changes.add(node.name)
             self.amounts.note_change(node.name)
             self.decide_owners_on(node.name)
-            self.vanished.note_change(node.name, *self._pools_naming.get(node.name))
+            self.vanished.note_change(node.name, *self._published.naming(node.name))
 
     def _follow_hold(self, node: str, text: str) -> None:
         hold = read_node_hold(text) if text else ""
@@ -274,26 +274,15 @@ class AllocatorState:
         return self.planner.remove(kind, name) if after is None else self.planner.update(after)
 
     def _apply_slice(self, before: Slice | None, after: Slice | None) -> None:
-        if before is not None and (after is None or _place(before) != _place(after)):
-            pool = PoolID(before.driver, before.pool)
-            of_pool = self._slices.get(pool, {})
-            of_pool.pop(before.name, None)
-            if self.planner.remove(Slice, before.name):
-                self.changes.add(before.node_name)
-            named = {each.node_name for each in of_pool.values()} | (
-                {pool.name} if of_pool else set()
-            )
-            self._pools_naming.move(pool, {before.node_name or "", pool.name} - named, ())
+        changed = self._published.apply(before, after)
+        for removed in changed.removed:
+            if self.planner.remove(Slice, removed.name):
+                self.changes.add(removed.node_name)
+        for pool, has_more in changed.pools.items():
             self._decide_owner(pool)
-            if not of_pool:
-                self._slices.pop(pool, None)
-        if after is not None:
-            pool = PoolID(after.driver, after.pool)
-            self._slices.setdefault(pool, {})[after.name] = after
-            self._pools_naming.move(pool, (), filter(None, {after.node_name, pool.name}))
-            self._decide_owner(pool)
-            self.conflicts.note_pool(pool)
-            self._charge_again(pool)
+            if has_more:
+                self.conflicts.note_pool(pool)
+                self._charge_again(pool)
 
     def _charge_again(self, pool: PoolID) -> None:
         if self.ledger.quotas.counts_capacity:
@@ -318,7 +307,7 @@ class AllocatorState:
     def decide_owners(self, owns_pool: OwnsPool) -> None:
         """Decide the ownership of all pools again, after a change of what decides it."""
         self._owns_pool = owns_pool
-        self.decide_owners_of(tuple(self._slices))
+        self.decide_owners_of(tuple(self._published.pools))
 
     def decide_owners_of(self, pools: Iterable[PoolID]) -> None:
         """Decide the ownership of these pools again."""
@@ -327,17 +316,17 @@ class AllocatorState:
 
     def decide_owners_on(self, node: str) -> None:
         """Decide the ownership of the pools that name a node again."""
-        self.decide_owners_of(tuple(self._pools_naming.get(node)))
+        self.decide_owners_of(tuple(self._published.naming(node)))
 
     def owns(self, pool: PoolID) -> bool:
         """Whether a pool is ours by what is known now; the planner can be behind that."""
-        slices = self._slices.get(pool, {}).values()
+        slices = self._published.of_pool(pool).values()
         find_node, find_held = self.planner.nodes.get, self.amounts.names_on
         return self._owns_pool(pool, slices, find_node, find_held) and bool(slices)
 
     def _decide_owner(self, pool: PoolID) -> None:
         """Give the slices of an owned pool to the planner, and take those of others back."""
-        local = find_local_pool(pool, self._slices.get(pool, {}).values())
+        local = find_local_pool(pool, self._published.of_pool(pool).values())
         owned = local if local is not None and self.owns(pool) else None
         self._use_slices(pool, owned.slices if owned else ())
         before, node = self._owned.get(pool), owned.node if owned else None
@@ -361,7 +350,7 @@ class AllocatorState:
     def _use_slices(self, pool: PoolID, members: Collection[Slice]) -> None:
         """Give these slices of a pool to the planner, and take back those that it has besides."""
         names = frozenset([each.name for each in members])
-        for name, other in self._slices.get(pool, {}).items():
+        for name, other in self._published.of_pool(pool).items():
             if name not in names and self.planner.remove(Slice, name):
                 self.changes.add(other.node_name)
         for resource_slice in members:
@@ -375,7 +364,7 @@ class AllocatorState:
         """
         if pool in self._owned:
             return self.planner.find_pool(pool)
-        slices = tuple(self._slices.get(pool, {}).values())
+        slices = tuple(self._published.of_pool(pool).values())
         if len(slices) > MAX_SLICES:
             return None
         # A claim has many devices of a pool, and the claims of a pool are charged together.
@@ -471,10 +460,6 @@ class AllocatorState:
             self._quota_revision = self.ledger.quotas.revision
             self.changes.add_elsewhere()
         return self.changes.last
-
-
-def _place(of_pool: Slice) -> tuple[str, str, str, str | None]:
-    return of_pool.name, of_pool.driver, of_pool.pool, of_pool.node_name
 
 
 def _selection(pod: Pod) -> tuple[object, ...]:

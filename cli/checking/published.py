@@ -15,6 +15,7 @@ from drawbridge.agreement.owned_pools import (
     report_selection,
     report_shared_pools,
 )
+from drawbridge.agreement.slice_limits import report_crowded
 from drawbridge.agreement.targets_in_cluster import (
     report_quotas,
     report_targets,
@@ -61,6 +62,7 @@ def judge_published(given: CheckInput, documents: Sequence[Document]) -> Iterato
         judged = judge_slices(slices, unset, declared, selectors, nodes)
         findings += _without_consequences(judged, files.slices, documents)
         findings += report_shared_pools(owned_pools(configuration), slices)
+        findings += report_crowded(owned_pools(configuration), slices)
     if files.classes:
         unpublished = [e for e in cluster.classes if e.metadata.name not in own_classes]
         about_others |= {f"{CLASS}/{each.metadata.name}" for each in unpublished}

@@ -1,6 +1,7 @@
 """The checks of `drawbridge doctor` about the cluster: API server, devices and nodes."""
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -21,6 +22,7 @@ from drawbridge.agreement.owned_pools import (
     report_shared_pools,
     report_unfenced_nodes,
 )
+from drawbridge.agreement.slice_limits import report_crowded
 from drawbridge.agreement.targets_in_cluster import find_missing_classes, report_quotas
 from drawbridge.cel.dra import Selectors
 from drawbridge.config.codes import TARGET_CLASS_MISSING
@@ -264,6 +266,7 @@ def check_fence(checked: CheckedState) -> Iterator[Result]:
         report_disagreement(nodes),
         *report_missing_drivers(owned, checked.objects.slices),
         *report_shared_pools(owned, checked.objects.slices)[:_MOST_FINDINGS],
+        *islice(report_crowded(owned, checked.objects.slices), _MOST_FINDINGS),
     )
     told: list[Result] = [each for each in problems if each is not None]
     count = count_noun(sum(each.owned for each in nodes.values()), "owned node")

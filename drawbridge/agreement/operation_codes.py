@@ -40,6 +40,7 @@ OWNED_NODES_MISSING = CODES.define("OwnedNodesMissing")
 OWNED_DRIVER_MISSING = CODES.define("OwnedDriverMissing")
 POOL_NOT_LOCAL = CODES.define("PoolNotLocal")
 POOLS_NOT_OWNED = CODES.define("PoolsNotOwned")
+TOO_MANY_SLICES = CODES.define("TooManySlices")
 
 # The certificate authority.
 

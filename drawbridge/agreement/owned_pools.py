@@ -21,6 +21,7 @@ from drawbridge.agreement.operation_codes import (
     POOL_NOT_LOCAL,
     POOLS_NOT_OWNED,
 )
+from drawbridge.agreement.slice_limits import within_limits
 from drawbridge.config.model import Configuration, OwnedPool
 from drawbridge.config.placement import owned_pools, selecting_entries
 from drawbridge.dra.counted import count_noun, join_words, list_some
@@ -179,7 +180,7 @@ def select_owned_slices(
         for name, node in by_name.items()
     }
     pools: dict[PoolID, list[Slice]] = {}
-    for slice_ in slices:
+    for slice_ in within_limits(slices):
         pools.setdefault(PoolID(slice_.driver, slice_.pool), []).append(slice_)
     used: set[str] = set()
     for pool, published in pools.items():

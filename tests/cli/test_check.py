@@ -427,3 +427,15 @@ def test_a_pool_of_an_owned_driver_that_spans_nodes_is_reported(tmp_path: Path) 
     out = command("check", "-f", "-", "--config", str(configuration), stdin=slices).out
     assert "<stdin>:4: warning: ResourceSlice/s spec: pool n1 of driver" in out
     assert "[PoolNotLocal]" in out
+
+
+def test_a_node_with_too_many_slices_of_an_owned_driver_is_reported(tmp_path: Path) -> None:
+    configuration = own_zone(tmp_path, "a")
+    published = EXCLUSIVE.partition("---")[0]
+    slices = "---\n".join(
+        published.replace("name: s}", f"name: s{each}}}").replace("name: n1,", f"name: p{each},")
+        for each in range(65)
+    )
+    out = command("check", "-f", "-", "--config", str(configuration), stdin=slices).out
+    assert "Node/n1 metadata.name: node n1 has more than 64 ResourceSlices of driver" in out
+    assert "[TooManySlices]" in out

@@ -31,6 +31,7 @@ from drawbridge.facts.gather import gather_facts
 from drawbridge.facts.model import Cluster, Facts
 from drawbridge.facts.recent_pools import MAX_ABSENCE_SECONDS, RESTART_SECONDS
 from drawbridge.names import FACTS_CONFIG_MAP
+from tests.agreement.bridge_configuration import configured
 from tests.cluster.memory_store import MemoryStore
 from tests.controller.harness import FakeReporter
 from tests.controller.test_process import NODE, SLICE
@@ -283,6 +284,19 @@ def test_an_object_that_cannot_be_decoded_is_reported_once_and_left_out() -> Non
     assert scene.reconciler.context is not None
     assert scene.reconciler.context.facts is not None
     assert [each.name for each in scene.reconciler.context.facts.classes] == ["gpu.example.com"]
+
+
+def test_a_node_with_too_many_slices_of_an_owned_driver_is_reported_once() -> None:
+    scene = Scene()
+    scene.configuration = configured({"driver": "gpu.nvidia.com", "nodeSelector": {}})
+    spec, metadata = SLICE["spec"], SLICE["metadata"]
+    for number in range(65):
+        pool = {**spec["pool"], "name": f"p{number}"}
+        named = {**metadata, "name": f"s{number}"}
+        scene.slices.put({**SLICE, "metadata": named, "spec": {**spec, "pool": pool}})
+    scene.reconcile()
+    scene.reconcile()
+    assert scene.reporter.codes.count("TooManySlices") == 1
 
 
 def test_the_next_run_resolves_a_conflict() -> None:
