@@ -133,6 +133,8 @@ class ConfiguredStrategy:
             only = replace(search, only=others, limit=0, first="", start=0)
             free = self._state.preferred_view(now) or view
             shortlist.fitting += find_nodes(only, self._state, free).fitting
+            # A node that was found before is enough.
+            self._state.planner.forget_cut()
         return {name: place for place, name in enumerate(best)}
 
     def _best_open(self, search: NodeSearch, pod: DecidedPod, view: View) -> list[str]:

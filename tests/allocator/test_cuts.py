@@ -290,6 +290,12 @@ def test_a_decision_in_several_searches_is_cut_once_on_a_node() -> None:
     assert brief.cuts == 1
 
 
+def test_a_node_that_a_strategy_looks_at_in_vain_takes_no_time_of_a_namespace() -> None:
+    made = Cluster(brief=CutOn("b"), strategy="usable", a=2, b=2)
+    assert [each.node for each in made.prefilter("p", claim("c"), limit=1).fit] == ["a"]
+    assert not made.state.planner.is_slow
+
+
 def test_nodes_behind_those_that_change_all_the_time_have_their_turn() -> None:
     made = Cluster(brief=CutOn(*"abcde"), **dict.fromkeys("abcdefgh", 2))
     replies = []
