@@ -4,6 +4,7 @@ A decision takes the event loop for a short time only. One that needs more is cu
 step, and goes on with the next question about the same members, or with the next turn of waking.
 """
 
+from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, TypeVar
 
@@ -15,12 +16,15 @@ from drawbridge.dra.claim import Claim
 from drawbridge.dra.quota_codes import DEVICE_QUOTA_USED_UP
 from drawbridge.solver.answers import Solution
 from drawbridge.solver.gangs import Ask, CutSearch, Question, Steps
+from drawbridge.solver.memo import CutOnNodeError
 from drawbridge.solver.reasons import Reason
 from drawbridge.solver.world import View
 
 # A search that was cut, and found too few members, begins again if the use of devices has changed
 # meanwhile. After so many times, its result counts.
 MAX_STALE_SEARCHES: Final = 4
+# A search that was cut so often on a node passes over it. A copy may have answered meanwhile.
+MAX_CUTS: Final = 3
 T = TypeVar("T")
 
 
@@ -70,6 +74,7 @@ class GroupDecision:
         self.exceeded: Reason | None = None
         self._room: QuotaRoom | None = None
         self.left_out = False  # whether the last search has left nodes out for that
+        self._may_pass, self._cuts = False, Counter[str]()  # on nodes, in the last search
         self._find_uses: Callable[[], Sequence[Ask]] = tuple
         self._uses: Sequence[Ask] = ()
         self._search: CutSearch[Question, GroupAnswer] = CutSearch(steps(self))
@@ -86,6 +91,16 @@ class GroupDecision:
         """
         self._find_uses, self._uses, self.now = find_uses, (), now
         return self._search.run(self._ask, out_of_time)
+
+    def begin_search(self, *, may_pass: bool) -> None:
+        """Begin a search. One that passed over nodes refuses nobody, and is followed by others."""
+        self.left_out, self._may_pass = False, may_pass
+        self._cuts.clear()
+
+    @property
+    def passed(self) -> frozenset[str]:
+        """The nodes that the last search has passed over."""
+        return frozenset(each for each, cuts in self._cuts.items() if cuts >= MAX_CUTS)
 
     def begin_promises(self) -> None:
         """Begin to promise; what is held then lasts no longer than the first promise."""
@@ -115,7 +130,13 @@ class GroupDecision:
 
     def _ask(self, question: Question) -> Solution | None:
         uses, (node, claims) = self._current_uses(), question
-        solution = uses[min(self.use, len(uses) - 1)](node, claims)
+        if self._cuts[node] >= MAX_CUTS:
+            return None
+        try:
+            solution = uses[min(self.use, len(uses) - 1)](node, claims)
+        except CutOnNodeError:
+            self._cuts[node] += self._may_pass
+            raise
         if solution is None or self._room is None or self._room.fits(claims, solution):
             return solution
         self.left_out = True

@@ -338,11 +338,11 @@ class GroupDecisions:
             if (problem := members.find_problem(needed, MemberNodes(self._state))) is not None:
                 answer = GroupAnswer(reason=problem)
                 break
-            own.left_out = False
+            own.begin_search(may_pass=again > 0)
             places = yield from find_places(own, members, self._state)
             if epoch != self._state.epoch():
                 places = places.usable_in(self._state)
-            if again and places.lacking and epoch != self._state.epoch():
+            if again and places.lacking and (own.passed or epoch != self._state.epoch()):
                 continue
             if (waits := self._victims.find_wait(question)) is not None:
                 return GroupAnswer(reason=waits)

@@ -218,6 +218,43 @@ def test_a_gang_whose_search_is_cut_gets_the_same_devices(calls: int) -> None:
     assert held[0] == held[1]
 
 
+class CutOn(Brief):
+    """Cuts each search on some nodes before it asks anything, and counts the cuts."""
+
+    def __init__(self, *nodes: str) -> None:
+        super().__init__()
+        self.nodes, self.cuts = frozenset(nodes), 0
+
+    def run(self, compute: Callable[[], T]) -> T:
+        """Return what a function returns; raises CutShort."""
+        cells = (each.cell_contents for each in compute.__closure__ or ())
+        if any(isinstance(each, Node) and each.name in self.nodes for each in cells):
+            self.cuts += 1
+            raise CutShort
+        return compute()
+
+
+@pytest.mark.parametrize("changes", [True, False])
+@pytest.mark.parametrize("elsewhere", [2, 1])
+def test_a_node_that_changes_all_the_time_keeps_no_gang_from_others(
+    elsewhere: int, *, changes: bool
+) -> None:
+    made = Cluster(brief=CutOn("a"), a=2, b=elsewhere)
+    waiting = WaitingPods(made.decisions)
+    for uid in ("m0", "m1"):
+        reply = made.ask_group("default/g", "m0", "m1", min_count=2, asking=uid)
+        waiting.note_answer(uid, [each.node for each in reply.fit], 0.0, complete=reply.complete)
+    for generation in range(2, 12):
+        if aside := waiting.wake(1.0).aside:
+            decide_in_a_copy(waiting, made.state.planner, aside)
+        if changes:
+            made.add(gpu_slice("a", 2, generation=generation))
+    held = {each.partition("/")[0] for each in made.held()}
+    assert held == ({"b"} if elsewhere == 2 else set() if changes else {"a"})
+    # Where it fits nowhere else, it is not refused by what is not known.
+    assert bool(held) or not made.decisions.groups.is_refused("default/g")
+
+
 LOOP = "[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]"
 DECLARED = f"{LOOP}.all(a,{LOOP}.all(b,{LOOP}.all(c,a+b+c<{{}})))"
 
@@ -241,22 +278,6 @@ def cluster_with_costly_driver(brief: Brief, declarations: int) -> Cluster:
 def test_what_the_driver_of_a_node_declares_keeps_no_pod_from_other_nodes() -> None:
     with cut_after(0.005) as brief:
         check_other_nodes(cluster_with_costly_driver(brief, 60))
-
-
-class CutOn(Brief):
-    """Cuts each search on some nodes before it asks anything, and counts the cuts."""
-
-    def __init__(self, *nodes: str) -> None:
-        super().__init__()
-        self.nodes, self.cuts = frozenset(nodes), 0
-
-    def run(self, compute: Callable[[], T]) -> T:
-        """Return what a function returns; raises CutShort."""
-        cells = (each.cell_contents for each in compute.__closure__ or ())
-        if any(isinstance(each, Node) and each.name in self.nodes for each in cells):
-            self.cuts += 1
-            raise CutShort
-        return compute()
 
 
 @pytest.mark.parametrize(
