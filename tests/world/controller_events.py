@@ -77,5 +77,5 @@ def stop_controller_at_write(world: "World", drawn: int) -> str:
         (f"this arrives after {late:.1f} s", Trap(write, lambda *_: None, late)),
         (f"it is killed, and this arrives after {late:.1f} s", Trap(write, kill, late)),
     )[drawn // 8 % 6]
-    network.traps["controller"] = trap
+    network.set_trap("controller", trap)
     return f"{write}: {told}"

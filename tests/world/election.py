@@ -26,6 +26,7 @@ class Election:
         self._seen: tuple[str, float] = ("", 0.0)
         self._renewed = float("-inf")
         self._has_ended = False  # whether another process is to begin
+        self._pause = 0.0  # until it takes part
 
     @property
     def leads(self) -> bool:
@@ -36,12 +37,12 @@ class Election:
     def _holder(self) -> str:
         return f"{self._host}_{self._number}"
 
-    def end(self, *, releases: bool) -> None:
-        """End the process, which can release its Lease before."""
+    def end(self, *, releases: bool, pause: float) -> None:
+        """End the process, which can release its Lease; the next one begins after a pause."""
         if releases and self.leads:
             asyncio.ensure_future(self._release(self._holder))  # noqa: RUF006  # ends by itself
         self._renewed = float("-inf")
-        self._has_ended = True
+        self._has_ended, self._pause = True, pause
 
     async def run(
         self, on_loss: Callable[[], Awaitable[None]], on_success: Callable[[], None]
@@ -54,6 +55,7 @@ class Election:
                 self._number += 1000
                 await on_loss()
                 was_leading = self._has_ended = False
+                await asyncio.sleep(self._pause)
             if await self._try():
                 was_leading = True
                 on_success()

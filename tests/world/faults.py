@@ -8,6 +8,7 @@ import functools
 import itertools
 from typing import TYPE_CHECKING
 
+from allocator.scheduler.lease import READ_SECONDS
 from tests.world.configurations import Owner
 from tests.world.events import create, create_native, event, finish_pod
 from tests.world.machines import draw_seconds
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 _LATE_SECONDS = int(LATEST_SECONDS) - 4
 # A host stands still for longer than another one needs to lead, and to take back what it finds.
 _TAKEN_BACK_SECONDS = 40.0
+# Another host leads by then, and this one does not know yet that it may not.
+_ANSWER_SECONDS = 9.0
 # A watch is behind by this time in the mean, longer than a late request.
 _LONG_LAG = 40.0
 # What counts as a fault: some events, and what happens to requests.
@@ -92,6 +95,8 @@ class _Stops:
         is_late = bool(drawn // 128 % 2)
         self.alone = LATEST_SECONDS + self.seconds if is_late else 1 + draw_seconds(drawn, 10)
         self.late, self.closed = draw_seconds(drawn, _LATE_SECONDS), draw_seconds(drawn // 2)
+        # Its sender hears of this for long enough to release what the pod has.
+        self.latest = LATEST_SECONDS - 0.5 - draw_seconds(drawn, 3)
 
     def choose(self, number: int, write: str) -> tuple[str, Trap]:
         """Return one of them, told."""
@@ -100,7 +105,7 @@ class _Stops:
         cut = f"the host is cut off for {self.seconds:.1f} s"
         before = f"the host stands still for {self.longer:.1f} s before it"
         alone = f"the allocator stands still for {self.alone:.1f} s before it, another one leads"
-        late = self.late
+        late, latest, longer = self.late, self.latest, f"{self.longer:.1f} s"
         choices = (
             ("the allocator is killed", Trap(write, self.restart_allocator)),
             ("the host is killed", Trap(write, self.kill)),
@@ -116,6 +121,22 @@ class _Stops:
             (
                 "the host is killed, and nobody hears of pods",
                 Trap("binding", self.kill_unseen, 0.1),
+            ),
+            (
+                f"its node is closed, and the host stands still for {longer} before it releases it",
+                Trap("binding", self.stop_release, before=True),
+            ),
+            (
+                f"its node is closed, it arrives after {latest:.1f} s, and a release waits for it",
+                Trap("binding", self.close_and_wait, latest),
+            ),
+            (
+                f"the host stands still for {longer} before it, and the claim may not change",
+                Trap("status", self.stop_unchanging, before=True),
+            ),
+            (
+                "answers come late, and the scheduler ends",
+                Trap("mark", self.answer_late),
             ),
         )
         return choices[number % len(choices)]
@@ -160,6 +181,46 @@ class _Stops:
         asyncio.get_running_loop().call_later(pause, stand_still)
         self._close_nodes(path, self.alone)
 
+    def stop_release(self, host: str, path: str) -> None:
+        """Let what takes devices back be sent when another one has bound the pod with them."""
+        self.world.network.cut_off(host, 2)
+        self._close_nodes(path, _TAKEN_BACK_SECONDS)
+
+        def stand_still(host: str, path: str) -> None:
+            self.world.network.stand_still(host, self.longer)
+            for node in self.world.nodes_of_path(path):
+                self.world.machines[node].open_again()
+
+        self.world.network.set_trap("allocator", Trap("release", stand_still, before=True))
+
+    def close_and_wait(self, host: str, path: str) -> None:
+        """Let it arrive between the two looks of who takes the devices of the pod back."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self.latest + 0.5
+        self.world.network.cut_off(host, 2)
+        self._close_nodes(path, self.latest + self.closed)
+
+        def stand_still(host: str, _: str) -> None:
+            self.world.network.stand_still(host, until - loop.time())
+
+        self.world.network.set_trap("allocator", Trap("pod status", stand_still, before=True))
+
+    def stop_unchanging(self, host: str, path: str) -> None:
+        """Let it be sent when another one leads, which cannot remove the mark yet."""
+        network, claim = self.world.network, path.removesuffix("/status")
+        network.stand_still(host, self.longer)
+        network.unchanging[claim] = asyncio.get_running_loop().time() + self.longer + 1
+
+    def answer_late(self, host: str, _: str) -> None:
+        """Let another one lead while the last that this one has heard says that it leads.
+
+        Its scheduler ends when its Lease was read once more, and the next one is slow to start.
+        """
+        network, loop = self.world.network, asyncio.get_running_loop()
+        network.answer_late(f"allocator {host}", _ANSWER_SECONDS)
+        stop = functools.partial(self.world.stop_scheduler, host, _ANSWER_SECONDS)
+        loop.call_later(READ_SECONDS + 0.1, stop)
+
     def kill_unseen(self, host: str, path: str) -> None:
         """Let another one lead that has not heard of it, and the pod seem to need another node."""
         until = asyncio.get_running_loop().time() + 2 * _LONG_LAG
@@ -183,7 +244,7 @@ def stop_at_write(world: "World", drawn: int) -> str:
     """
     write = ("mark", "status", "binding")[drawn % 3]
     told, trap = _Stops(world, drawn).choose(drawn // 3, write)
-    world.network.traps["allocator"] = trap
+    world.network.set_trap("allocator", trap)
     return f"{trap.end}: {told}"
 
 

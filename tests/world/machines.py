@@ -255,6 +255,10 @@ class Machine:
         self._change({"unschedulable": True})
         self._for("cordon", seconds, lambda: self._change({"unschedulable": False}))
 
+    def open_again(self) -> None:
+        """Let new pods start, before the time of a cordon is over."""
+        self._change({"unschedulable": False})
+
     def _change(self, spec: Mapping[str, Any]) -> None:
         node = self._server.store.find(_NODE, "", self.name)
         if node is not None:

@@ -48,12 +48,14 @@ class Faults:
 class Trouble:
     """What happens to a host or a process: until when it is cut off, stands still, or is deaf.
 
-    Who stands still sends later what it had decided to send. Who is deaf hears of no change.
+    Who stands still sends later what it had decided to send. Who is deaf hears of no change. Until
+    it is `answered` again, what it sends arrives, and it gets no answer.
     """
 
     cut: float = 0.0
     still: float = 0.0
     deaf: float = 0.0
+    answered: float = 0.0
 
 
 _NONE = Trouble()
@@ -62,9 +64,9 @@ _NONE = Trouble()
 class Trap(NamedTuple):
     """What happens to the process that sends the next write of this kind.
 
-    `end` is the end of its path, or the resource that it writes. It happens when the write arrives,
-    or `before` it is sent. One that is `late` arrives only some time after that, and who sent it is
-    told nothing.
+    `end` is the end of its path, or the resource that it writes; a `mark` is written to a claim, a
+    `release` removes its allocation. It happens when the write arrives, or `before` it is sent. One
+    that is `late` arrives only some time after that, and who sent it is told nothing.
     """
 
     end: str
@@ -76,8 +78,13 @@ class Trap(NamedTuple):
         """Whether this is the write."""
         if seen.method == "GET":
             return False
-        is_mark = self.end == "mark" and _is_mark(seen.path)
-        return is_mark or self.end in seen.path.split("/")[-2:]
+        if self.end == "mark":
+            return _is_mark(seen.path)
+        if self.end == "release":
+            return b'"allocation":null' in seen.body
+        if self.end == "pod status":
+            return seen.path.endswith("/status") and "/pods/" in seen.path
+        return self.end in seen.path.split("/")[-2:]
 
 
 @dataclass
@@ -95,7 +102,10 @@ class Network:
     forbidden: dict[tuple[str, str], float] = field(default_factory=dict)
     # Whose requests about a resource hang, and until when.
     hanging: dict[tuple[str, str], float] = field(default_factory=dict)
-    traps: dict[str, Trap] = field(default_factory=dict)  # by the kind of process
+    # By the kind of process, and of the write.
+    traps: dict[tuple[str, str], Trap] = field(default_factory=dict)
+    # Which objects a policy lets nobody change, by path, and until when; their status can change.
+    unchanging: dict[str, float] = field(default_factory=dict)
     late: dict[str, float] = field(default_factory=dict)  # until when clients wait for an answer
     followers: list[Follower] = field(default_factory=list)
     # Until when no server opens a watch for our processes, as a server with many watches does.
@@ -151,6 +161,12 @@ class Network:
         """Let a process hear of no change until a time, or of none of one resource."""
         self.troubles.setdefault(who, Trouble()).deaf = until
 
+    def answer_late(self, who: str, seconds: float) -> None:
+        """Let a process get no answer for a while to what it sends, and hear of no change."""
+        until = asyncio.get_running_loop().time() + seconds
+        self.troubles.setdefault(who, Trouble()).answered = until
+        self.make_deaf(who, until + 1)
+
     def heal(self) -> None:
         """End all faults."""
         self.faults = Faults()
@@ -158,6 +174,7 @@ class Network:
         self.forbidden.clear()
         self.hanging.clear()
         self.traps.clear()
+        self.unchanging.clear()
         self.no_watch = 0.0
         for front in self.fronts:
             front.until, front.lag, front.skew = 0.0, 0.02, 0.0
@@ -182,6 +199,9 @@ class Network:
             verb = "create" if seen.method == "POST" else "use"
             message = f'User "{who}" cannot {verb} resource "{seen.path}"'  # as RBAC says it
             raise error_from_response(403, {}, encoded(RefusedError(403, message).body))
+        if seen.method in {"PATCH", "PUT"} and self.unchanging.get(seen.path, 0.0) > now:
+            self.count("change that a policy refuses")
+            raise error_from_response(403, {}, encoded(RefusedError(403, "a policy").body))
 
     async def send(
         self, who: str, front: Front, seen: Seen, runs: Callable[[], bool] = lambda: True
@@ -196,6 +216,9 @@ class Network:
             return await self._send_later(who, front, seen, runs)
         answer = await self._send(who, front, seen)
         await self._wait_while_still(who)
+        now = asyncio.get_running_loop().time()
+        if (answered := self.troubles.get(who, _NONE).answered) > now:
+            await asyncio.sleep(answered - now)
         return answer
 
     async def _send_later(
@@ -278,13 +301,21 @@ class Network:
         asyncio.get_running_loop().call_later(self.random.expovariate(200), send_back)
 
     def _find_trap(self, who: str, seen: Seen) -> Trap | None:
-        trap = self.traps.get(_role_of(who)) if self.traps else None
-        return trap if trap and trap.meets(seen) else None
+        if not self.traps:
+            return None
+        own = (trap for (role, _), trap in self.traps.items() if role == _role_of(who))
+        return next((trap for trap in own if trap.meets(seen)), None)
 
     def _spring(self, who: str, seen: Seen) -> None:
-        role = _role_of(who)
+        role, trap = _role_of(who), self._find_trap(who, seen)
+        assert trap is not None, "it was found before"
         self.count(f"write that a process stops at: {role}")
-        self.traps.pop(role).act(_host_of(who), seen.path)
+        del self.traps[role, trap.end]
+        trap.act(_host_of(who), seen.path)
+
+    def set_trap(self, role: str, trap: Trap) -> None:
+        """Let something happen at the next write of a kind by a process of a kind."""
+        self.traps[role, trap.end] = trap
 
     def break_off(self, host: str = "") -> None:
         """Break the connections of a host, or of all: what their watches were to tell is lost."""

@@ -117,12 +117,12 @@ class Scheduler:
             *([self._flush()] if self._flushes else []),
         )
 
-    def die(self, *, releases: bool = False) -> None:
-        """End, so that another process starts in its place.
+    def die(self, *, releases: bool = False, pause: float = 0.0) -> None:
+        """End, so that another process starts in its place, after a pause.
 
         One that is stopped releases its Lease, as kube-scheduler does.
         """
-        self._election.end(releases=releases)
+        self._election.end(releases=releases, pause=pause)
 
     async def end_tasks(self) -> None:
         """End the bindings in progress."""

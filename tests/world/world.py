@@ -463,9 +463,9 @@ class World:
         self._start_pair(host)
         asyncio.ensure_future(pair.kill())  # noqa: RUF006  # ends by itself
 
-    def stop_scheduler(self, host: str) -> None:
-        """Let a scheduler release its Lease and end; another one starts in its place."""
-        self.pairs[host].scheduler.die(releases=True)
+    def stop_scheduler(self, host: str, pause: float = 0.0) -> None:
+        """Let a scheduler release its Lease and end; another one starts after a pause."""
+        self.pairs[host].scheduler.die(releases=True, pause=pause)
 
     def back_up(self) -> int:
         """Take a backup of the storage, and return its version."""
