@@ -378,7 +378,8 @@ class Scheduler:
     ) -> None:
         """Do what PostFilter does, and say that the pod waits."""
         uid = pod["metadata"]["uid"]
-        self._start(self._tell_waiting(pod, "allocated" if is_allocated else "no devices"))
+        if not is_allocated:
+            self._start(self._tell_waiting(pod, "no devices"))
         if reply.fit and not reply.complete and uid not in self._every_node:
             self._every_node.add(uid)
             self._activate([uid])
@@ -418,6 +419,7 @@ class Scheduler:
                 self._ask_victims(parts, pod, reply)
         except ProtocolError:
             self._unanswered.add(uid)
+        await self._tell_waiting(pod, "allocated")  # after PostFilter
 
     def _preempt(self, parts: _Parts, pod: JSON) -> None:
         priority = pod["spec"].get("priority", 0)
