@@ -47,6 +47,7 @@ _CALM = {
     "create gang": 3,
     "create important": 1,
     "create important gang": 2,
+    "make room": 4,
     "create sharing": 1,
     "resize gang": 1,
     "cordon": 1,

@@ -7,12 +7,13 @@ What happens to nodes is in `tests.world.machine_events`, to our processes in `t
 
 import asyncio
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from tests.cluster.fake.kinds import JSON, named
 from tests.world.asks import count_asks
 from tests.world.machines import draw_seconds
-from tests.world.nodes import devices_of, protection_of
+from tests.world.nodes import claim_names, devices_of, protection_of
 from tests.world.objects import MIGRATED, RESOURCE, TEAM
 from tests.world.requests import draw_devices
 from tests.world.scheduler import NAME
@@ -60,12 +61,27 @@ def choose_space(world: "World", drawn: int) -> str:
 
 
 @event(2.5)
-def create_important(world: "World", drawn: int) -> str:
+def create_important(world: "World", drawn: int, priority: int = 100) -> str:
     """Create a pod that may preempt others."""
     name = world.next_name("c")
-    pod = create_pod(world, [name], priority=100, space=choose_space(world, drawn // 3))
+    pod = create_pod(world, [name], priority=priority, space=choose_space(world, drawn // 3))
     create_claim(world, name, pod, drawn)
     return f"{pod['metadata']['name']} with {name}"
+
+
+@event(1)
+def make_room(world: "World", drawn: int) -> str:
+    """Delete a pod for an important one that comes soon, and then one that is more important."""
+    bound = [pod for pod in world.all("pods") if "nodeName" in pod["spec"] and claim_names(pod)]
+    ours = [pod for pod in bound if pod["spec"]["schedulerName"] == NAME]
+    if not ours:
+        return ""
+    pod, loop = ours[drawn % len(ours)], asyncio.get_running_loop()
+    world.network.store.delete(named("pods"), pod, GRACE_SECONDS)
+    pauses = [(1 + drawn // 4**number % 4) * 0.1 for number in range(2)]
+    for pause, priority in zip(accumulate(pauses), (100, 200), strict=True):
+        loop.call_later(pause, create_important, world, drawn, priority)
+    return f"{pod['metadata']['name']} goes for two that are important, after {pauses} s"
 
 
 @event(1)
