@@ -31,7 +31,18 @@ _OF_DEVICES = (
     *("taint device", "cordon", "hold node", "stop at write"),
     "allocate as rival",
 )
+# In some seeds, these are rare, so that what another fault causes has the time to happen, and more
+# work ends, so that there is more to allocate.
+_DISTURBING = (
+    *("kill", "kill allocator", "kill scheduler", "stand still", "cut off", "forbid", "restore"),
+    *("refuse watches", "stop server", "expire", "lag", "hinder controller", "kill controller"),
+)
+_QUIET = 0.3
 _PAIRS = 6
+# What leaves something that no object tells of. In this part of the seeds, it often comes with
+# another configuration, by which allocators build anew what they know.
+_OF_MEMORY = ("restart daemons", "restart daemons", "delete with force", "stop at write")
+_REBUILT = 0.25
 # What concerns one device, and so all that a request for all devices selects.
 _OF_ALL = ("taint device", "leave out device")
 # How many claims ask for all devices, or have a constraint.
@@ -140,9 +151,9 @@ def draw_conditions(seed: int, events: Collection[str]) -> Conditions:
     slow_bindings = drawn.choice((0.05, 0.05, 0.3))
     # Reservations end during slow bindings if they cannot be renewed for long.
     short_holds = 2 if slow_bindings > 0.1 else 1
-    times = drawn.choice(_FAULT_WEIGHTS)
-    others = _OF_DEVICES, sorted(events)
+    times, others = drawn.choice(_FAULT_WEIGHTS), (_OF_DEVICES, sorted(events))
     pairs = [(drawn.choice(_OF_DEVICES), drawn.choice(drawn.choice(others))) for _ in range(_PAIRS)]
+    pairs += _draw_orders(seed, weights)
     conditions = Conditions(
         weights,
         dict(pairs) | {later: first for first, later in pairs},
@@ -181,6 +192,18 @@ def draw_conditions(seed: int, events: Collection[str]) -> Conditions:
     conditions = conditions._replace(eviction_delay=delay, is_crowded=is_crowded)
     conditions = conditions._replace(controllers=controllers, team_memory=memory)
     return _draw_version(_draw_special(conditions, drawn), drawn)
+
+
+def _draw_orders(seed: int, weights: dict[str, float]) -> list[tuple[str, str]]:
+    """Draw another pair, and change weights, for orders that hardly arise without that."""
+    pairs, drawn = list[tuple[str, str]](), random.Random(f"rebuilt {seed}")
+    if drawn.random() < _REBUILT:
+        pairs.append((drawn.choice(_OF_MEMORY), "change configuration"))
+        weights["change configuration"] = 3.0
+    if drawn.random() < _QUIET:
+        weights |= {name: weights[name] * 0.1 for name in _DISTURBING if name in weights}
+        weights |= {"finish": 2.0, "stop at write": 1.5}
+    return pairs
 
 
 def _draw_version(conditions: Conditions, drawn: random.Random) -> Conditions:
