@@ -28,6 +28,7 @@ from drawbridge.ledger.holdings import DeviceID, Hold
 from drawbridge.ledger.ledger import uid_of
 from drawbridge.ledger.node_holds import NodeHold
 from drawbridge.ledger.pool_use import (
+    DeviceSums,
     changed_pools,
     replace_uses,
     updated_use,
@@ -253,7 +254,7 @@ class Preemptors:
             else:
                 part = keep_counters(preemptor.uid, device, consumed, left)
                 held += [part] if part.marked_draw else []
-                use = updated_use(use, {part.device}, {part.device: {preemptor.key: [part]}})
+                use = updated_use(use, {part.device: DeviceSums((part,))})
             view = replace_uses(view, {device.pool: use})
         kept = msgspec.structs.replace(preemptor, held=tuple(held))
         if kept == self.find(preemptor.uid):

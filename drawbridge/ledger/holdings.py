@@ -1,7 +1,7 @@
 """Reads the devices and shares that one claim holds from its allocation."""
 
 from collections.abc import Hashable, Iterable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -15,6 +15,8 @@ from drawbridge.ledger.allocation_mark import UNMARKED, Mark, MarkedDevice
 
 # A device of Kubernetes consumes fewer counters. Whoever writes more has forged the mark.
 MAX_COUNTERS: Final = 256
+# The counters that a mark records for one device.
+Draw: TypeAlias = tuple[CounterUse, ...]
 
 
 class DeviceID(NamedTuple):
@@ -34,7 +36,7 @@ class Hold(msgspec.Struct, frozen=True):
     device: str
     shared: bool = False
     consumed: Amounts = {}
-    marked_draw: tuple[CounterUse, ...] = ()
+    marked_draw: Draw = ()
     share: str = ""
 
     @property
@@ -88,35 +90,46 @@ def _read_hold(result: AllocationResult, marked: MarkedDevice | None, *, sharing
     return Hold(pool, result.device, shared, consumed, draw, share)
 
 
-def _read_marked_draw(marked: MarkedDevice) -> tuple[CounterUse, ...]:
+def _read_marked_draw(marked: MarkedDevice) -> Draw:
     """Return the recorded counters; none if there are too many to compare at each change."""
     if sum(1 + len(use.counters) for use in marked.consumes_counters) > MAX_COUNTERS:
         return ()
     return tuple(map(_without_negative_amounts, marked.consumes_counters))
 
 
-def merge_marked_draws(several: Iterable[Hold]) -> tuple[CounterUse, ...]:
-    """Merge the counters that marks record for one device: the maximum of each counter.
+def merge_draws(several: Iterable[Draw]) -> Draw:
+    """Merge counters that marks record for one device: the maximum of each counter.
 
     The result keeps the groups of all marks. A further mark adds only the excess over the marks
     before it, so the sum of the result is the maximum.
     """
-    marked = [holding.marked_draw for holding in several if holding.marked_draw]
-    draws = list({_content_of(draw): draw for draw in marked}.values())
+    draws = sorted(several, key=_order_of)
     if len(draws) < 2:
         return draws[0] if draws else ()
     most: dict[tuple[str, str], Quantity] = {}
     return tuple(_excess(use, most) for uses in draws for use in _merge_sets(uses))
 
 
-def _content_of(draw: tuple[CounterUse, ...]) -> Hashable:
+def content_of(draw: Draw) -> Hashable:
     """Return what is equal for equal counters: thousands of claims can mark one device."""
     return tuple(
         (use.counter_set, use.compatibility_groups, frozenset(use.counters.items())) for use in draw
     )
 
 
-def _merge_sets(uses: tuple[CounterUse, ...]) -> Iterable[CounterUse]:
+def _order_of(draw: Draw) -> list[tuple[str, tuple[str, ...], list[tuple[str, Quantity]]]]:
+    """Return what marks are sorted by, in whatever order they came."""
+    return [
+        (
+            use.counter_set,
+            use.compatibility_groups,
+            sorted((name, counter.value) for name, counter in use.counters.items()),
+        )
+        for use in draw
+    ]
+
+
+def _merge_sets(uses: Draw) -> Iterable[CounterUse]:
     """Merge entries of the same counter set, because their amounts add up."""
     counters: dict[str, dict[str, Counter]] = {}
     groups: dict[str, tuple[str, ...]] = {}

@@ -8,7 +8,7 @@ reservation, and the audit afterwards.
 
 import enum
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from drawbridge.bounded_cache import BoundedCache
@@ -16,14 +16,13 @@ from drawbridge.dra.allocation import Allocation, gives_same_devices
 from drawbridge.dra.claim import Claim, ClaimSpec, Template
 from drawbridge.dra.device_quotas import Charge
 from drawbridge.dra.inventory import PoolID
-from drawbridge.dra.layered_map import LayeredMap
 from drawbridge.finding import Finding
 from drawbridge.ledger.allocation_mark import UNMARKED, Mark, is_mark_of, read_mark
+from drawbridge.ledger.holder_index import HolderIndex
 from drawbridge.ledger.holdings import DeviceID, Hold, read_holds, read_marked_holds
-from drawbridge.ledger.pool_use import replace_uses, updated_use
 from drawbridge.ledger.quota_use import QuotaUse
 from drawbridge.resource_version import parse_version
-from drawbridge.solver.world import UNUSED, View
+from drawbridge.solver.world import View
 
 # A later event about a deleted claim arrives within seconds, if at all.
 MAX_DELETED = 65536
@@ -119,10 +118,7 @@ class Ledger:
         # The versions at which claims were deleted; later events about them are ignored.
         self._deleted: BoundedCache[str, int] = BoundedCache(MAX_DELETED)
         self.observed_to = -1  # the version up to which the watch has told all
-        self._holders: dict[PoolID, dict[str, dict[str, list[Hold]]]] = {}
-        self._share_users: dict[tuple[DeviceID, str], dict[str, None]] = {}
-        self._changed_devices: dict[PoolID, set[str]] = {}
-        self._view = View(LayeredMap(UNUSED))
+        self._holders = HolderIndex()
 
     # --- events of the API server ---
 
@@ -148,17 +144,17 @@ class Ledger:
         trusted, unreadable = (mark, None) if isinstance(mark, Mark) else (UNMARKED, mark)
         held = read_holds(allocation, trusted, sharing=self._sharing)
         if record is not None:
-            self._remove_holds(uid, record.holds)
+            self._holders.remove(uid, record.holds)
         reserved = self._reservations.pop(uid, None) if allocation is not None else None
         if reserved is not None:
-            self._remove_holds(uid, reserved.holds)
+            self._holders.remove(uid, reserved.holds)
         name = name_of(claim)
         ours = is_mark_of(trusted, allocation)
         confirmed = confirmed if told else version
         self._records[uid] = ClaimRecord(
             name, version, allocation, held, unreadable, claim.spec, ours, confirmed
         )
-        self._add_holds(uid, held)
+        self._holders.add(uid, held)
         self._charge(uid)
         return True
 
@@ -188,7 +184,7 @@ class Ledger:
             return False
         record = self._records.pop(uid, None)
         if record is not None:
-            self._remove_holds(uid, record.holds)
+            self._holders.remove(uid, record.holds)
             self.quotas.charge(uid, record.namespace, {})
         self._remove_reservation(uid)
         self._deleted.put(uid, max(parse_version(version), record.version if record else 0))
@@ -224,9 +220,9 @@ class Ledger:
         ):
             return
         held = read_marked_holds(mark)
-        self._remove_holds(uid, record.holds)
+        self._holders.remove(uid, record.holds)
         self._records[uid] = record._replace(holds=held)
-        self._add_holds(uid, held)
+        self._holders.add(uid, held)
         self._charge(uid)
 
     def without_claims(self) -> "Ledger":
@@ -267,7 +263,7 @@ class Ledger:
             return ReservationRefusal.QUOTA
         for uid, held in new.items():
             self._reservations[uid] = ActiveReservation(reservations[uid], held)
-            self._add_holds(uid, held)
+            self._holders.add(uid, held)
             self._charge(uid)
         return None
 
@@ -277,10 +273,10 @@ class Ledger:
         Nothing is checked: the devices are those of a claim that was just released, or free. What a
         `released` claim had stays charged to its namespace.
         """
-        self._remove_holds(key, self._kept.pop(key, ()))
+        self._holders.remove(key, self._kept.pop(key, ()))
         if holds := tuple(held):
             self._kept[key] = holds
-            self._add_holds(key, holds)
+            self._holders.add(key, holds)
         before = self._released.pop(key, None)
         if released is not None:
             self._released[key] = released
@@ -316,62 +312,41 @@ class Ledger:
     # --- current use ---
 
     def view(self) -> View:
-        """Return the current use of all pools; the same object until something changes.
-
-        The cost depends only on the changes since the last call.
-        """
-        if not self._changed_devices:
-            return self._view
-        changes = {}
-        for pool, devices in self._changed_devices.items():
-            before = self._view.use(pool)
-            held = self._holders.get(pool)
-            after = updated_use(before, devices, held) if held else UNUSED
-            if after is not before:
-                changes[pool] = after
-        self._changed_devices = {}
-        self._view = replace_uses(self._view, changes)
-        return self._view
+        """Return the current use of all pools; the same object until something changes."""
+        return self._holders.view()
 
     def view_without(self, uids: Collection[str]) -> View:
         """Return the current use as if these claims, or keys of `keep`, held nothing."""
-        view = self.view()
-        concerned: dict[PoolID, set[str]] = {}
-        for uid in uids:
-            record, active = self._records.get(uid), self._reservations.get(uid)
-            of_claim = (*(record.holds if record else ()), *(active.holds if active else ()))
-            for holding in (*of_claim, *self._kept.get(uid, ())):
-                concerned.setdefault(holding.pool, set()).add(holding.device)
-        changes = {}
-        for pool, devices in concerned.items():
-            held = self._holders.get(pool, {})
-            others = {
-                name: {uid: each for uid, each in held[name].items() if uid not in uids}
-                for name in devices & held.keys()
-            }
-            changes[pool] = updated_use(view.use(pool), devices, others)
-        return replace_uses(view, changes)
+        return self._holders.view_without(hold for uid in set(uids) for hold in self._holds_of(uid))
+
+    def _holds_of(self, uid: str) -> Iterator[Hold]:
+        record, active = self._records.get(uid), self._reservations.get(uid)
+        yield from record.holds if record else ()
+        yield from active.holds if active else ()
+        yield from self._kept.get(uid, ())
 
     def holders(self, device: DeviceID) -> Mapping[str, tuple[Hold, ...]]:
         """Return the claims that hold a device or shares of it, by UID."""
-        holders = self._holders.get(device.pool, {}).get(device.name, {})
+        holders = self._holders.by_pool.get(device.pool, {}).get(device.name, {})
         return {uid: tuple(holders[uid]) for uid in sorted(holders)}
 
     def holders_in(self, pool: PoolID) -> Mapping[str, Mapping[str, Sequence[Hold]]]:
         """Return what is held of a pool, by device and UID or key; valid until the next change."""
-        return self._holders.get(pool, {})
+        return self._holders.by_pool.get(pool, {})
 
     def users_of_share(self, device: DeviceID, share: str) -> Collection[str]:
         """Return the UIDs of the claims that hold a share of a device."""
-        return self._share_users.get((device, share), {}).keys()
+        return self._holders.users_of_share(device, share)
 
     def claims_in(self, pool: PoolID) -> Collection[str]:
         """Return the UIDs of the claims that hold devices of a pool."""
-        return {uid for claims in self._holders.get(pool, {}).values() for uid in claims}
+        return {uid for claims in self._holders.by_pool.get(pool, {}).values() for uid in claims}
 
     def devices(self) -> tuple[DeviceID, ...]:
         """Return all held devices, sorted."""
-        held = (DeviceID(pool, name) for pool, names in self._holders.items() for name in names)
+        held = (
+            DeviceID(pool, name) for pool, names in self._holders.by_pool.items() for name in names
+        )
         return tuple(sorted(held))
 
     @property
@@ -389,36 +364,10 @@ class Ledger:
         """The devices that are kept, by key."""
         return self._kept
 
-    # --- the index of holders ---
-
-    def _add_holds(self, uid: str, held: Iterable[Hold]) -> None:
-        for holding in held:
-            devices = self._holders.setdefault(holding.pool, {})
-            devices.setdefault(holding.device, {}).setdefault(uid, []).append(holding)
-            if holding.shared:
-                self._share_users.setdefault(_share_of(holding), {})[uid] = None
-            self._changed_devices.setdefault(holding.pool, set()).add(holding.device)
-
-    def _remove_holds(self, uid: str, held: Iterable[Hold]) -> None:
-        for holding in held:
-            devices = self._holders.get(holding.pool, {})
-            claims = devices.get(holding.device, {})
-            claims.pop(uid, None)
-            if not claims:
-                devices.pop(holding.device, None)
-            if not devices:
-                self._holders.pop(holding.pool, None)
-            if holding.shared:
-                users = self._share_users.get(share := _share_of(holding), {})
-                users.pop(uid, None)
-                if not users:
-                    self._share_users.pop(share, None)
-            self._changed_devices.setdefault(holding.pool, set()).add(holding.device)
-
     def _remove_reservation(self, uid: str) -> None:
         reservation = self._reservations.pop(uid, None)
         if reservation is not None:
-            self._remove_holds(uid, reservation.holds)
+            self._holders.remove(uid, reservation.holds)
             self._charge(uid)
 
     # --- quotas ---
@@ -492,7 +441,3 @@ class Ledger:
             for uid, held in self.holders(device).items():
                 shared += [each.shared for each in held if uid not in new]
         return any(len(shared) > 1 and not all(shared) for shared in taken.values())
-
-
-def _share_of(holding: Hold) -> tuple[DeviceID, str]:
-    return holding.device_id, holding.share

@@ -223,7 +223,7 @@ def test_the_audit_reports_an_invalid_mark() -> None:
 def test_the_audit_reports_an_inconsistent_ledger() -> None:
     made = ledger("x")
     made.view()
-    del made._holders[PoolID(DRIVER, POOL)]["x"]  # noqa: SLF001  # the bug
+    del made._holders.by_pool[PoolID(DRIVER, POOL)]["x"]  # noqa: SLF001  # the bug
     assert codes(audit(made)) == ["LedgerInconsistent"]
 
 

@@ -180,6 +180,15 @@ def test_a_marked_claim_holds_the_devices_in_its_mark_until_it_changes() -> None
     assert held(ledger) == {}
 
 
+def test_a_reservation_stays_when_the_mark_of_its_claim_holds_nothing_any_more() -> None:
+    ledger = of()
+    ledger.observe(marked(5, "x"))
+    ledger.hold_marked(marked(5, "x"))
+    assert reserve(ledger, a="x") is None
+    ledger.observe(marked(6, "x"))
+    assert held(ledger) == {"x": ["a"]}
+
+
 @pytest.mark.parametrize(
     "other",
     [

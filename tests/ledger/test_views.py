@@ -1,14 +1,19 @@
 """Tests of ledger views: they are immutable and apply marks."""
 
+from collections.abc import Sequence
+
 import msgspec
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from drawbridge.dra.capacity import Amounts
 from drawbridge.dra.device import Counter, CounterUse
 from drawbridge.dra.inventory import PoolID
-from drawbridge.dra.quantity import parse
+from drawbridge.dra.quantity import Quantity, parse
 from drawbridge.ledger.allocation_mark import Mark, MarkedDevice, format_mark
 from drawbridge.ledger.ledger import Ledger, Reservation
-from drawbridge.solver.world import View, view_of_claims
+from drawbridge.solver.world import View, add_amounts, view_of_claims
 from tests.ledger.claims import DRIVER, POOL, allocation, claim
 from tests.ledger.ledgers import P, held, of, reserve
 from tests.tables import every_row
@@ -128,6 +133,56 @@ def test_several_marks_of_a_device_merge_to_the_maximum_and_all_groups() -> None
     drawn = [use.counters["memory"].value for use in snapshot]
     assert sum(each.nanos() for each in drawn) == parse("8Gi").nanos()
     assert [use.compatibility_groups for use in snapshot] == [("one",), ("two",)]
+
+
+amounts = st.sampled_from(["", "0", "1n", "100m", "1.5Gi", "4G", "1e25"])
+draws = st.sampled_from([(), drew("5Gi", "one"), drew("8Gi", "two"), drew("8Gi"), drew("6Gi")])
+# The amounts of the shares of a claim, what its mark records, and whether a view is read then.
+changes = st.tuples(
+    st.sampled_from(["a", "b", "c", "d"]), st.lists(amounts, max_size=3), draws, st.booleans()
+)
+
+
+@example([("a", ["4G"], (), False), ("b", [""], (), False), ("a", [], (), False)], set())
+@given(st.lists(changes, max_size=12), st.sets(st.sampled_from(["a", "b", "c", "d"])))
+def test_sums_that_follow_changes_equal_those_of_the_claims_that_are_left(
+    changed: Sequence[tuple[str, list[str], tuple[CounterUse, ...], bool]], without: set[str]
+) -> None:
+    ledger, latest = of(), {}
+    for version, (uid, consumed, draw, is_read) in enumerate(changed, 1):
+        shares = [f"nic:{uid}{at}={amount}" for at, amount in enumerate(consumed)]
+        text = mark("nic", draw, share=f"{uid}0")
+        latest[uid] = claim(uid, version, *shares, mark=text if shares else None)
+        ledger.observe(latest[uid])
+        if is_read:
+            ledger.view_without([uid])
+    everyone, others = of(), of()
+    for uid, observed in latest.items():
+        everyone.observe(observed)
+        if uid not in without:
+            others.observe(observed)
+    assert ledger.view_without(without).use(P) == others.view().use(P)
+    assert ledger.view().use(P) == everyone.view().use(P)
+
+
+def test_a_change_of_a_device_costs_what_changes_however_many_claims_share_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ledger = of()
+    for number in range(300):
+        ledger.observe(claim(f"{number}", 1, f"nic:{number}=1G"))
+    ledger.view()
+    summed = list[Quantity]()
+
+    def note(held: dict[str, Quantity], consumed: Amounts) -> None:
+        summed.extend(consumed.values())
+        add_amounts(held, consumed)
+
+    monkeypatch.setattr("drawbridge.ledger.pool_use.add_amounts", note)
+    ledger.observe(claim("more", 2, "nic:more=1G"))
+    assert ledger.view().use(P).shares == {"nic": {"bandwidth": parse("301G")}}
+    assert ledger.view_without(["7"]).use(P).shares == {"nic": {"bandwidth": parse("300G")}}
+    assert summed == [parse("1G")]
 
 
 @every_row(
