@@ -136,8 +136,8 @@ class GroupPreemption:
     ) -> VictimSearch:
         """Return what is released without pods; what is kept for members counts as free."""
         preemptors = map(self._preemptors.find, question.members)
-        free = self._preemption.find_gone(request).union(each.key for each in preemptors if each)
-        return self._preemption.make_search(own.pod.uid, self._requests.search(own), free)
+        kept = [each.key for each in preemptors if each]
+        return self._preemption.make_search(request, self._requests.search(own), kept)
 
     def _current_search(
         self,
@@ -168,6 +168,7 @@ class GroupPreemption:
 
         def ask(of_node: Question) -> Solution | None:
             removed, node, claims = of_node
+            victims.begin((node,))
             released = victims.released_without(removed) & self._claims_on(node)
             view = self._state.ledger.view_without(released)
             solution = ask_in(self._state, view, self._basis.out_of_time)(node, claims)

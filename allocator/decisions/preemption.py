@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from allocator.decisions.basis import Basis
+from allocator.decisions.gone_claims import GoneClaims
 from allocator.decisions.node_searches import answer_key
 from allocator.decisions.shortlist import (
     FittingNode,
@@ -30,11 +31,9 @@ from allocator.scheduler.protocol import PreemptReply, PreemptRequest, shorten_m
 from allocator.state.preemptors import MAX_PREEMPTORS
 from allocator.state.records import DeviceVictims, PodReservation, Preemptor, Record
 from allocator.state.releases import waits_for
-from allocator.state.seen_pods import UNSEEN
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.counted import count_noun
-from drawbridge.dra.inventory import PoolID
 from drawbridge.ledger.holdings import DeviceID, read_holds
 from drawbridge.ledger.node_fit import make_reason
 from drawbridge.ledger.node_holds import NodeHold
@@ -224,13 +223,12 @@ class DevicePreemption:
         if len(self._preemptors) >= MAX_PREEMPTORS:
             return PreemptReply(message=_BUSY)
         promises = tuple(self._reserved.promised_below(priority))
-        free = self.find_gone(request)
-        free |= self._reserved.promised_claims(each.uid for each in promises)
+        free = self._reserved.promised_claims(each.uid for each in promises)
         # Another node is the first one each time, because a slow search reaches only a few.
         nodes = request.nodes or ()
         first = next(self._attempts) % max(len(nodes), 1)
         ordered = (*nodes[first:], *nodes[:first])
-        victim_search = self.make_search(uid, search, free)
+        victim_search = self.make_search(request, search, free)
         victims = victim_search.choose(ordered)
         if victims is None:
             return _refuse(priority, victim_search.exceeding, unfinished=search.out_of_time())
@@ -242,36 +240,12 @@ class DevicePreemption:
             return PreemptReply(waiting=True, message=_FREE)
         return PreemptReply(node=victims.node, victims=victims.pods, violations=victims.violations)
 
-    def find_gone(self, request: PreemptRequest) -> set[str]:
-        """Return the claims whose pods are gone for the scheduler.
-
-        It has seen that before the allocator, or the allocator has started after their end.
-        """
-        gone = set()
-        for node in request.nodes or ():
-            if node.running is None:
-                continue
-            listed = {*node.running, *(each.uid for each in node.pods or ())}
-            pools = frozenset(self._state.planner.pools_for(node.node))
-            for uid in self._state.pods.claims_unlisted(node.node, pools, listed):
-                users = self._state.pods.consumers(uid)
-                is_gone = all(self._can_be_on(node.node, each, listed) for each in users)
-                if is_gone and not pools.isdisjoint(self._pools_of(uid)):
-                    gone.add(uid)
-        return gone
-
-    def _pools_of(self, claim_uid: str) -> Iterable[PoolID]:
-        record = self._state.ledger.claims.get(claim_uid)
-        return (hold.pool for hold in record.holds) if record else ()
-
-    def _can_be_on(self, node: str, user: str, listed: Collection[str]) -> bool:
-        """Whether a pod that is not listed is bound to a node, or was not seen; "" is not a pod."""
-        seen = self._state.pods.get(user)
-        return bool(user) and user not in listed and (seen is UNSEEN or seen.node == node)
-
-    def make_search(self, uid: str, search: NodeSearch, more: Collection[str]) -> VictimSearch:
+    def make_search(
+        self, request: PreemptRequest, search: NodeSearch, more: Collection[str]
+    ) -> VictimSearch:
         """Return the search for victims of a pod; `more` claims count as released."""
-        priority, own = search.pod.priority, self._preemptors.find(uid)
+        uid, priority = search.pod.uid, search.pod.priority
+        own = self._preemptors.find(uid)
         promised = self._preemptors.promised_to_others(uid, priority)
         kept = (*self._preemptors.lower_than(priority), *([own] if own else ()))
         replaced, taken = self._preemptors.replaced_for_others(uid, priority)
@@ -281,7 +255,13 @@ class DevicePreemption:
             *(each.key for each in kept),
         }
         return VictimSearch(
-            self._basis, self._reprieves, search=search, free=free, promised=promised, taken=taken
+            self._basis,
+            self._reprieves,
+            search=search,
+            gone=GoneClaims(self._state, request),
+            free=free,
+            promised=promised,
+            taken=taken,
         )
 
 

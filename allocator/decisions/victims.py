@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from allocator.decisions.basis import Basis
+from allocator.decisions.gone_claims import GoneClaims
 from allocator.decisions.shortlist import FittingNode, NodeSearch, find_nodes, never
 from allocator.scheduler.protocol import PotentialVictim, PreemptionNode
 from allocator.state.records import DeviceVictims
@@ -56,7 +57,8 @@ _Steps: TypeAlias = Generator[list[PotentialVictim], bool, list[PotentialVictim]
 class VictimSearch:
     """The search for one pod.
 
-    `free` are claims, and keys of kept devices, that count as released already.
+    `free` are claims, and keys of kept devices, that count as released already, and so do those
+    whose pods are `gone`.
     `promised` are claims that other pods wait for, and `taken` are devices that they get.
     `reprieves` are the searches that ended because of the time: they continue there.
     """
@@ -67,6 +69,7 @@ class VictimSearch:
         reprieves: Reprieves,
         *,
         search: NodeSearch,
+        gone: GoneClaims,
         free: Collection[str],
         promised: Collection[str],
         taken: Mapping[PoolID, Collection[str]],
@@ -74,8 +77,9 @@ class VictimSearch:
         self._state, self._reserved, self._lost_work = basis.state, basis.reserved, basis.lost_work
         self._users = basis.reserved.users()
         self._search = search
-        self._free = frozenset(free)
-        self._unusable = frozenset(promised).union(map(uid_of, search.claims))
+        self._gone, self._free, self._promised = gone, frozenset(free), frozenset(promised)
+        self._begun: set[str] = set()  # the nodes whose gone claims are in `_free`
+        self._unusable = self._promised.union(map(uid_of, search.claims))
         self._taken = taken
         self._reprieves = reprieves
         # The quotas that the pod would exceed with what victims release.
@@ -94,6 +98,7 @@ class VictimSearch:
         left, size = list(pods), 1
         while left and not self._search.out_of_time():
             part, left = left[:size], left[size:]
+            self.begin(part)
             steps = self._steps({node: pods[node] for node in part})
             removed_pods |= self._reprieve(steps, pods)
             size *= 2
@@ -103,6 +108,13 @@ class VictimSearch:
         }
         best = choose_victims(victims.values())
         return None if best is None else self._describe(best, removed_pods[best.node])
+
+    def begin(self, nodes: Iterable[str]) -> None:
+        """Count claims whose pods are gone from these nodes as released from now on."""
+        for node in set(nodes).difference(self._begun):
+            self._begun.add(node)
+            if gone := self._gone.find(node) - self._promised:
+                self._free |= gone
 
     def _steps(self, pods: Mapping[str, Sequence[PotentialVictim]]) -> dict[str, _Steps]:
         """Return the search for victims on each node on which all pods together are enough."""
