@@ -5,6 +5,7 @@ get at most, when it is created (`drawbridge.dra.quota`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import is_
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 
 from drawbridge.dra.allocation import Allocation, AllocationResult
 from drawbridge.dra.capacity import Amounts
-from drawbridge.dra.claim import EXACT_COUNT, Choice, ClaimSpec, Request, request_choices
+from drawbridge.dra.claim import EXACT_COUNT, Choice, ClaimSpec, request_choices
 from drawbridge.dra.quantity import Quantity
 
 # The amount that counts devices; every other one is the name of a capacity.
@@ -34,6 +35,8 @@ class QuotaKey(NamedTuple):
 
 
 Charge: TypeAlias = Mapping[QuotaKey, Quantity]
+# What each alternative of each request of a claim is charged.
+ChoiceCharges: TypeAlias = Sequence[Sequence[Charge]]
 # The published capacity of the device of a result; None if it is not published.
 FindCapacity: TypeAlias = Callable[[AllocationResult], Amounts | None]
 
@@ -101,45 +104,54 @@ def charge_of_allocation(
     return total
 
 
-def least_charge(spec: ClaimSpec, limited: Mapping[str, Sequence[str]]) -> Charge:
+def charge_choices(spec: ClaimSpec, limited: Mapping[str, Sequence[str]]) -> ChoiceCharges:
+    """Return what the alternatives of each request have of the limited amounts.
+
+    This searches all capacities that a claim names, up to thousands.
+    """
+    return tuple(
+        tuple(_charge_choice(each, limited) for each in request_choices(request))
+        for request in spec.devices.requests
+    )
+
+
+def least_charge(charges: ChoiceCharges) -> Charge:
     """Return what every allocation of a claim has at least of the limited amounts."""
-    return add_charges(_least(each, limited) for each in spec.devices.requests)
+    return add_charges(map(_least, charges))
 
 
-def most_charge(spec: ClaimSpec, limited: Mapping[str, Sequence[str]]) -> Charge:
+def most_charge(charges: ChoiceCharges) -> Charge:
     """Return the least that a claim has with the largest of its alternatives, for each amount."""
-    return add_charges(_most(each, limited) for each in spec.devices.requests)
+    return add_charges(map(_most, charges))
 
 
 def without_choices(
     spec: ClaimSpec,
-    limited: Mapping[str, Sequence[str]],
+    charges: ChoiceCharges,
     has_room: Callable[[Charge], bool],
     *,
     only_first: bool = False,
-) -> ClaimSpec | None:
+) -> tuple[ClaimSpec, ChoiceCharges] | None:
     """Return a spec with the alternatives that have room, whichever of them are taken together.
 
     Those of later requests get what earlier ones leave; None if that is too little. With
     `only_first`, each request keeps its first alternative that has room, and leaves more.
     """
-    requests = list(spec.devices.requests)
+    requests, left = list(spec.devices.requests), list(charges)
     for at, request in enumerate(requests):
         if not request.first_available:
             continue
-        earlier = [_most(each, limited) for each in requests[:at]]
-        others = add_charges((*earlier, *(_least(each, limited) for each in requests[at + 1 :])))
-        kept = tuple(
-            sub
-            for sub, choice in zip(request.first_available, request_choices(request), strict=True)
-            if has_room(add_charges((others, _charge_choice(choice, limited))))
-        )
+        others = add_charges((*map(_most, left[:at]), *map(_least, left[at + 1 :])))
+        both = zip(request.first_available, left[at], strict=True)
+        kept = [each for each in both if has_room(add_charges((others, each[1])))]
         if not kept:
             return None
-        requests[at] = replace(request, first_available=kept[:1] if only_first else kept)
-    if requests == list(spec.devices.requests):
-        return spec
-    return replace(spec, devices=replace(spec.devices, requests=tuple(requests)))
+        subs, left[at] = zip(*(kept[:1] if only_first else kept), strict=True)
+        if len(subs) < len(request.first_available):
+            requests[at] = replace(request, first_available=subs)
+    if all(map(is_, requests, spec.devices.requests)):
+        return spec, charges
+    return replace(spec, devices=replace(spec.devices, requests=tuple(requests))), left
 
 
 def add_charges(charges: Iterable[Charge]) -> Charge:
@@ -174,18 +186,17 @@ def find_impossible(
     return None
 
 
-def _least(request: Request, limited: Mapping[str, Sequence[str]]) -> Charge:
+def _least(choices: Sequence[Charge]) -> Charge:
     """Return the least of the alternatives of a request, for each amount."""
-    of_choices = [_charge_choice(each, limited) for each in request_choices(request)]
-    keys = of_choices[0] if of_choices else {}
-    return {key: min(each.get(key, _ZERO) for each in of_choices) for key in keys}
+    keys = choices[0] if choices else {}
+    return {key: min(each.get(key, _ZERO) for each in choices) for key in keys}
 
 
-def _most(request: Request, limited: Mapping[str, Sequence[str]]) -> Charge:
+def _most(choices: Iterable[Charge]) -> Charge:
     """Return the most of the alternatives of a request, for each amount."""
     total: dict[QuotaKey, Quantity] = {}
-    for choice in request_choices(request):
-        for key, quantity in _charge_choice(choice, limited).items():
+    for choice in choices:
+        for key, quantity in choice.items():
             total[key] = max(total.get(key, _ZERO), quantity)
     return total
 

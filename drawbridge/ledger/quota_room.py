@@ -86,10 +86,10 @@ def _narrow(
             charged = {**charges, uid: charge}
             return quotas.find_excess(namespace, charged, also=also) is None
 
-        spec = quotas.without_choices(claim.spec, has_room, only_first=only_first)
-        if spec is None:
+        left = quotas.without_choices(claim.spec, has_room, only_first=only_first)
+        if left is None:
             return None
-        charges[uid_of(claim)] = quotas.most_charge(spec)
+        spec, charges[uid_of(claim)] = left
         narrowed.append(claim if spec is claim.spec else replace(claim, spec=spec))
     return tuple(narrowed)
 

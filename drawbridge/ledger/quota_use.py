@@ -7,17 +7,20 @@ select its namespace; no claims are looked at.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.allocation import Allocation, AllocationResult
 from drawbridge.dra.capacity import Amounts
 from drawbridge.dra.claim import ClaimSpec
 from drawbridge.dra.device_quotas import (
     DEVICES,
     Charge,
+    ChoiceCharges,
     DeviceQuota,
     FindCapacity,
     QuotaExcess,
     QuotaKey,
     add_charges,
+    charge_choices,
     charge_of_allocation,
     find_impossible,
     least_charge,
@@ -30,6 +33,9 @@ from drawbridge.dra.quantity import Quantity
 
 _ZERO: Final = Quantity.of(0)
 _NOTHING: Final[Charge] = {}
+# The specs of which it is kept what their alternatives are charged, and all amounts of these.
+MAX_SPECS: Final = 4096
+MAX_AMOUNTS: Final = 65_536
 
 
 class QuotaLine(NamedTuple):
@@ -104,6 +110,7 @@ class QuotaUse:
         self.quotas = tuple(quotas)
         self._awaits_labels = awaits_labels and any(each.by_labels for each in self.quotas)
         self._limited = limited_amounts(self.quotas)
+        self._choices: BoundedCache[bytes, ChoiceCharges] = BoundedCache(MAX_SPECS, MAX_AMOUNTS)
         self.find_capacity = find_capacity
         self._charges: dict[str, tuple[str, Charge]] = {}
         self._used, self._vanished = _Sums(self.quotas), _Sums(self.quotas)
@@ -227,17 +234,26 @@ class QuotaUse:
 
     def least_charge(self, spec: ClaimSpec) -> Charge:
         """Return what every allocation of a claim is charged at least."""
-        return least_charge(spec, self._limited) if self.quotas else _NOTHING
-
-    def most_charge(self, spec: ClaimSpec) -> Charge:
-        """Return what a claim is charged at least with the largest of its alternatives."""
-        return most_charge(spec, self._limited)
+        return least_charge(self._charge_choices(spec)) if self.quotas else _NOTHING
 
     def without_choices(
         self, spec: ClaimSpec, has_room: Callable[[Charge], bool], *, only_first: bool
-    ) -> ClaimSpec | None:
-        """Return a spec with the alternatives that have room; None if a request has none."""
-        return without_choices(spec, self._limited, has_room, only_first=only_first)
+    ) -> tuple[ClaimSpec, Charge] | None:
+        """Return a spec with the alternatives that have room; None if a request has none.
+
+        And what a claim is charged at least with the largest of these.
+        """
+        charges = self._charge_choices(spec)
+        narrowed = without_choices(spec, charges, has_room, only_first=only_first)
+        return None if narrowed is None else (narrowed[0], most_charge(narrowed[1]))
+
+    def _charge_choices(self, spec: ClaimSpec) -> ChoiceCharges:
+        charges = self._choices.get(spec.digest)
+        if charges is None:
+            charges = charge_choices(spec, self._limited)
+            amounts = sum(1 + len(each) for of_request in charges for each in of_request)
+            self._choices.put(spec.digest, charges, cost=amounts)
+        return charges
 
     def charge_of(self, uid: str) -> Charge:
         """Return what a claim is charged."""

@@ -1,6 +1,7 @@
 """Device quotas: charges, limits, and a count that stays what claims have."""
 
 from collections import Counter
+from collections.abc import Iterable
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ from drawbridge.dra.claim import Claim, read_claim
 from drawbridge.dra.device_quotas import (
     Charge,
     QuotaKey,
+    charge_choices,
     charge_of_allocation,
+    find_capacity_name,
     least_charge,
 )
 from drawbridge.dra.quantity import Quantity, from_json
@@ -30,6 +33,7 @@ from drawbridge.ledger.ledger import (
     ReservationRefusal,
     uid_of,
 )
+from drawbridge.ledger.quota_room import find_least_excess, narrow_claims
 from drawbridge.ledger.quota_use import QuotaUse
 from drawbridge.names import ALLOCATION_ANNOTATION, API_VERSION
 from tests.tables import every_row, load_cases
@@ -85,7 +89,7 @@ def test_a_claim_is_charged_what_it_has(case: Plain) -> None:
         spec, allocation(case["results"]), LIMITED, lambda result: published.get(result.device)
     )
     assert charged == charge(case["charge"])
-    assert least_charge(spec, LIMITED) == charge(case["least"])
+    assert least_charge(charge_choices(spec, LIMITED)) == charge(case["least"])
 
 
 @every_row("case", load_cases(CASES / "quota_limits.yaml"), ids=itemgetter("name"))
@@ -102,6 +106,30 @@ def test_a_pod_is_refused_what_exceeds_a_quota(case: Plain) -> None:
     excess = use.find_excess("ml", {"new": charge(case["needs"])}, also=also)
     assert (excess.message if excess else None) == case.get("refused")
     assert (excess is not None and excess.never_fits) == case.get("never", False)
+
+
+def test_what_alternatives_are_charged_is_read_once_of_a_spec(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    capacity = {"requests": {f"{number}.io/size": "1" for number in range(10)}}
+    choices = [
+        {"name": name, "deviceClassName": "gpu", "count": count, "capacity": capacity}
+        for name, count in (("a", 3), ("b", 1), ("c", 3))
+    ]
+    use = quotas({"name": "q", "total": {"gpu": {"devices": 2, "memory": "1Gi"}}})
+    searched = list[str]()
+
+    def search(name: str, published: Iterable[str]) -> str | None:
+        searched.append(name)
+        return find_capacity_name(name, published)
+
+    monkeypatch.setattr("drawbridge.dra.device_quotas.find_capacity_name", search)
+    for uid, named in (("c", choices[:2]), ("d", choices[:2]), ("e", choices[1:])):
+        asked = claim(uid, requests=[{"name": "r", "firstAvailable": named}])
+        assert find_least_excess(use, "ml", [asked]) is None
+        (narrowed,) = narrow_claims(use, "ml", [asked])
+        assert [each.name for each in narrowed.spec.devices.requests[0].first_available] == ["b"]
+    assert searched == ["memory"] * 4  # of each alternative of two specs
 
 
 # --- what changes between decisions ---

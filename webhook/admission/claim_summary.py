@@ -14,7 +14,7 @@ from drawbridge.config.model import Configuration
 from drawbridge.config.policy import device_quotas
 from drawbridge.documents.paths import get_value
 from drawbridge.dra.claim import Template, read_template, template_reader
-from drawbridge.dra.device_quotas import Charge, least_charge, limited_amounts
+from drawbridge.dra.device_quotas import Charge, charge_choices, least_charge, limited_amounts
 from drawbridge.dra.quota import quota_charges
 from drawbridge.facts.families import known_families
 from drawbridge.facts.model import Facts
@@ -111,7 +111,7 @@ class ClaimSummaries:
         if judging is not None:
             judging = replace(judging, expressions=template.expressions)
         findings = () if judging is None else judge_by_facts(spec, judging)
-        least = least_charge(spec, current.limited)
+        least = least_charge(charge_choices(spec, current.limited))
         return ClaimSummary(description, quota_charges(spec, current.classes), least, findings)
 
     def _make_context(self, facts: Facts, configuration: Configuration) -> FactsContext:
