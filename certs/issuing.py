@@ -12,6 +12,8 @@ from certs.leaf import LEAF_LIFE, Leaf, names_of_service, needs_new_leaf, read_l
 from certs.secret import fill_secret, is_written_elsewhere, read_part
 from certs.watched_secret import WatchedAuthorities
 from drawbridge.agreement.operation_codes import SECRET_NOT_OWNED
+from drawbridge.agreement.refused_writes import describe_refused_write
+from drawbridge.api_error import ApiError
 from drawbridge.finding import Finding
 from drawbridge.names import ALLOCATOR_SECRET, ALLOCATOR_SERVICE
 from drawbridge.process.logs import log_event
@@ -19,6 +21,7 @@ from drawbridge.process.tls import find_pair_problem, format_time
 
 _LOG: Final = logging.getLogger("certs.issuing")
 NAME: Final = "allocator-certificate"
+_ABOUT: Final = f"Secret/{ALLOCATOR_SECRET}"
 _ISSUER: Final = "ca.crt"
 _PARTS: Final = ("tls.crt", "tls.key", _ISSUER)
 JSONObject = dict[str, Any]
@@ -60,14 +63,19 @@ class AllocatorCertificateReconciler:
         live = await self._writer.read_secret(ALLOCATOR_SECRET)
         if live is not None and is_written_elsewhere(live):
             text = f"Secret {ALLOCATOR_SECRET} was not written by Drawbridge"
-            self._report(SECRET_NOT_OWNED.at("", text, object=f"Secret/{ALLOCATOR_SECRET}"))
+            self._report(SECRET_NOT_OWNED.at("", text, object=_ABOUT))
             return
         now = self._authorities.now()
         if not needs_new_leaf(_find_leaf(live), authority, now, LEAF_LIFE):
             return
         names = names_of_service(ALLOCATOR_SERVICE, self._authorities.namespace)
         leaf = sign_leaf(authority, names, now, LEAF_LIFE)
-        await self._writer.write_secret(compose_leaf_secret(leaf, live))
+        try:
+            await self._writer.write_secret(compose_leaf_secret(leaf, live))
+        except ApiError as error:
+            for finding in describe_refused_write("Secret", error, _ABOUT):
+                self._report(finding)
+            raise
         until = format_time(leaf.not_after)
         log_event(_LOG, logging.INFO, "the certificate of the allocator is signed", expires=until)
 

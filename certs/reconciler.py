@@ -21,6 +21,8 @@ from drawbridge.agreement.operation_codes import (
     BUNDLE_MANAGED_ELSEWHERE,
     SECRET_NOT_OWNED,
 )
+from drawbridge.agreement.refused_writes import describe_refused_write
+from drawbridge.api_error import ApiError
 from drawbridge.finding import Finding
 from drawbridge.names import CA_SECRET
 from drawbridge.process import metrics
@@ -83,7 +85,14 @@ class CertificateReconciler:
             injected_for=self._measure_injection(reading, configurations),
         )
         decision = decide(situation, self._policy, self._secret.now())
-        authorities = await self._store(decision, reading)
+        try:
+            authorities = await self._store(decision, reading)
+        except ApiError as error:
+            for finding in describe_refused_write("Secret", error, _ABOUT):
+                self._outside.report(finding)
+            if not error.changed and not error.exists:  # else the decision is out of date
+                await self._inject(decision.authorities, configurations)
+            raise
         await self._inject(authorities, configurations)
         self._outside.wake_in(decision.wait)
 

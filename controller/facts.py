@@ -22,10 +22,10 @@ from controller.protocols import (
     Unstructured,
     WatchedObject,
 )
-from controller.reconcile import describe_refused_write
 from controller.watched_objects import PartialObject
 from drawbridge.agreement.owned_pools import report_shared_pools
 from drawbridge.agreement.published_facts import CURRENT_KEY, build_data_key
+from drawbridge.agreement.refused_writes import describe_refused_write
 from drawbridge.agreement.slice_limits import report_crowded
 from drawbridge.api_error import ApiError
 from drawbridge.config.model import Configuration
@@ -250,7 +250,7 @@ class FactsReconciler:
                 await self._write(change, live)
         except ApiError as error:
             failure = error
-            findings += describe_refused_write(error)
+            findings += describe_refused_write("ConfigMap", error)
             # Admission keeps what is published; which nodes are dual does not depend on that.
             published = await asyncio.to_thread(self._find_published, configuration)
         self._report(findings)

@@ -11,9 +11,7 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 
 from controller.kept_writes import Pauses
-from drawbridge.agreement.operation_codes import CONFIG_MAP_REFUSED
 from drawbridge.api_error import ApiError
-from drawbridge.finding import Finding
 
 _FACTOR: Final = 2.0
 _MAX_FAILURES: Final = 20
@@ -147,13 +145,6 @@ def _affects_all_requests(error: Exception) -> bool:
 def _answered(error: ApiError) -> bool:
     """Whether the API server has processed a request, so that others can succeed."""
     return error.refused or error.internal
-
-
-def describe_refused_write(error: ApiError) -> tuple[Finding, ...]:
-    """Report that a ConfigMap of Drawbridge cannot be written, unless a retry can succeed."""
-    if not error.refused or error.changed or error.exists:
-        return ()
-    return (CONFIG_MAP_REFUSED.at("", f"the ConfigMap cannot be written: {error}"),)
 
 
 ReportResult = Callable[[str, Exception | None], None]

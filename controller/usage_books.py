@@ -10,9 +10,10 @@ from typing import Final, NamedTuple
 
 from controller.change_books import ChangeCounter
 from controller.protocols import ObjectReference, ObjectStore, Reporter, Unstructured
-from controller.reconcile import describe_refused_write, process_each
+from controller.reconcile import process_each
 from controller.usage_observer import UsageObserver, name_owner
 from drawbridge.agreement.operation_codes import USAGE_BOOK_UNREADABLE
+from drawbridge.agreement.refused_writes import describe_refused_write
 from drawbridge.api_error import ApiError
 from drawbridge.process.named_series import OTHER, NamedSeries
 from drawbridge.usage.accounts import NOTHING, UsedAmount
@@ -136,7 +137,7 @@ class UsageReconciler:
 
     def _report_refused(self, book: Book, error: ApiError) -> bool:
         """Report once that a book cannot be written; False if a retry can succeed."""
-        findings, name = describe_refused_write(error), name_of_day(book.day)
+        findings, name = describe_refused_write("ConfigMap", error), name_of_day(book.day)
         reference = ObjectReference("ConfigMap", name, self._namespace)
         for finding in findings if book.day > self._refused else ():
             self._reporter.report(finding, reference, "WriteUsage")

@@ -9,6 +9,7 @@ import pytest
 
 from certs.issuing import AllocatorCertificateReconciler, compose_leaf_secret, read_leaf_secret
 from certs.leaf import Leaf, names_of_service, sign_leaf
+from drawbridge.api_error import ApiError
 from drawbridge.finding import Finding
 from drawbridge.names import MANAGED_BY
 from tests.certs.samples import DAY, START, authorities, authority
@@ -29,6 +30,7 @@ class Leader:
         self.live = live
         self.is_certain = True
         self.is_bridge = True
+        self.error: ApiError | None = None
         self.writes: list[JSONObject] = []
         self.findings: list[Finding] = []
 
@@ -47,6 +49,8 @@ class Leader:
 
     async def write_secret(self, value: JSONObject) -> JSONObject:
         """Write the Secret."""
+        if self.error is not None:
+            raise self.error
         self.writes.append(value)
         self.live = value
         return value
@@ -147,6 +151,16 @@ def test_a_secret_of_another_client_is_reported_and_stays() -> None:
     assert leader.writes == []
     assert [(each.code, each.object) for each in leader.findings] == [
         ("SecretNotOwned", "Secret/drawbridge-allocator-tls")
+    ]
+
+
+def test_a_refused_write_is_reported() -> None:
+    leader = Leader("a", 1, None)
+    leader.error = ApiError(403, "Forbidden", "a policy")
+    with pytest.raises(ApiError):
+        leader.reconcile()
+    assert [(each.code, each.object) for each in leader.findings] == [
+        ("SecretRefused", "Secret/drawbridge-allocator-tls")
     ]
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -11,8 +11,11 @@ from certs.authority import NONE
 from certs.reconciler import CertificateReconciler, Outside
 from certs.rotation import RotationDecision, RotationPolicy, Situation, Step
 from certs.secret import SecretReading, SecretState
-from tests.certs.samples import authorities
-from tests.certs.test_injection import BUNDLE, OWN, configuration, entry
+from drawbridge.api_error import ApiError
+from drawbridge.finding import Finding
+from tests.certs.samples import DAY, START, authorities
+from tests.certs.test_injection import BUNDLE, OLD, OWN, configuration, encode, entry
+from tests.tables import every_row
 
 
 def test_a_ca_is_trusted_since_the_term_began(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,3 +47,44 @@ def test_a_ca_is_trusted_since_the_term_began(monkeypatch: pytest.MonkeyPatch) -
 
     asyncio.run(play())
     assert [each.injected_for for each in seen] == [0.0, 60.0, 0.0, 5.0]
+
+
+# The error of the write, whether the bundle is injected all the same, and what is reported.
+REFUSALS: Final = [
+    (ApiError(422, "Invalid", "data: field is immutable"), True, ["SecretRefused"]),
+    (ApiError(403, "Forbidden", "a policy"), True, ["SecretRefused"]),
+    (ApiError(500, "InternalError", "a webhook failed"), True, []),
+    (ApiError(409, "Conflict", "another leader wrote it"), False, []),
+    (ApiError(409, "AlreadyExists", "another leader created it"), False, []),
+]
+
+
+@every_row(("error", "is_injected", "codes"), REFUSALS)
+def test_a_bundle_is_injected_although_the_secret_cannot_be_written(
+    error: ApiError, codes: list[str], *, is_injected: bool
+) -> None:
+    injected, findings = list[dict[str, Any]](), list[Finding]()
+
+    async def write_secret(_: object) -> None:
+        raise error
+
+    async def apply_bundle(change: dict[str, Any]) -> None:
+        injected.append(change)
+
+    secret: Any = SimpleNamespace(
+        is_time_certain=lambda: True,
+        reading=SecretReading(SecretState.VALID, authorities(["a"])),
+        remembered=authorities(["a"]),
+        namespace=OWN,
+        now=lambda: START + 61 * DAY,
+        live={"metadata": {"name": "drawbridge-ca"}},
+    )
+    writer: Any = SimpleNamespace(write_secret=write_secret, apply_bundle=apply_bundle)
+    live = [configuration(entry("a"))]
+    outside = Outside(lambda: live, writer, findings.append, lambda: 0.0, lambda _: None)
+    with pytest.raises(ApiError):
+        asyncio.run(CertificateReconciler(secret, RotationPolicy(), outside).reconcile())
+    bundles = [each["webhooks"][0]["clientConfig"]["caBundle"] for each in injected]
+    assert bundles == [encode(OLD)] * is_injected
+    assert [each.code for each in findings] == codes
+    assert {each.object for each in findings} <= {"Secret/drawbridge-ca"}
