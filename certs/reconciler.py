@@ -12,7 +12,15 @@ from certs.injection import (
     is_trusted_everywhere,
 )
 from certs.issuing import SecretWriter
-from certs.rotation import RotationDecision, RotationPolicy, Situation, Step, add_upcoming, decide
+from certs.rotation import (
+    RotationDecision,
+    RotationPolicy,
+    Situation,
+    Step,
+    add_upcoming,
+    combine,
+    decide,
+)
 from certs.secret import SecretReading, SecretState, compose_secret
 from certs.watched_secret import WatchedAuthorities
 from drawbridge.agreement.operation_codes import (
@@ -78,13 +86,15 @@ class CertificateReconciler:
             return
         configurations = self._find_configurations()
         reading = self._secret.reading
+        remembered, now = self._secret.remembered, self._secret.now()
+        upcoming = combine(reading, remembered, now).upcoming
         situation = Situation(
             reading=reading,
-            remembered=self._secret.remembered,
+            remembered=remembered,
             live=find_trusted(configurations, self._secret.namespace),
-            injected_for=self._measure_injection(reading, configurations),
+            injected_for=self._measure_injection(upcoming, configurations),
         )
-        decision = decide(situation, self._policy, self._secret.now())
+        decision = decide(situation, self._policy, now)
         try:
             authorities = await self._store(decision, reading)
         except ApiError as error:
@@ -109,10 +119,9 @@ class CertificateReconciler:
         return injected
 
     def _measure_injection(
-        self, reading: SecretReading, configurations: Iterable[JSONObject]
+        self, upcoming: Authority | None, configurations: Iterable[JSONObject]
     ) -> float | None:
         """Return for how long every entry has trusted the upcoming CA, as this process saw it."""
-        upcoming = reading.stored.upcoming
         namespace = self._secret.namespace
         if upcoming is None or not is_trusted_everywhere(
             configurations, namespace, upcoming.certificate
@@ -180,7 +189,9 @@ def _describe_step(
         text = "a CA expired, and the webhook configurations do not trust it any more"
         yield AUTHORITY_ROTATED.at("data", text, object=_ABOUT)
     if step is Step.RESTORE or (step is Step.CREATE and reading.state is SecretState.DAMAGED):
-        problem = reading.problem or f"Secret {CA_SECRET} was replaced by another CA"
+        problem = (
+            reading.problem or f"Secret {CA_SECRET} had another CA than the one that was trusted"
+        )
         message = f"{problem}; the controller wrote it again"
         yield AUTHORITY_RESTORED.at("data", message, object=_ABOUT)
     if step is Step.CREATE and authorities.upcoming is not None:

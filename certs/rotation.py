@@ -73,18 +73,19 @@ def combine(reading: SecretReading, remembered: Authorities, now: float) -> Auth
     """Return the authorities that count: those of the Secret, else those of the memory.
 
     What the Secret lacks because it is damaged comes from the memory. If somebody replaced the CA,
-    the certificates of both stay trusted, because other processes still serve with the old one.
+    the remembered one signs on while it is valid, and the stored one is upcoming: nobody may trust
+    it yet. The certificates of both stay trusted, because other processes may serve with either.
     """
-    stored = reading.stored
+    stored, remembered = reading.stored, _drop_expired(remembered, now)
     if reading.state is SecretState.FOREIGN:
-        return _drop_expired(remembered, now)
+        return remembered
     last_used = remembered.current.certificate if remembered.current else None
     is_continued = stored.current is not None and last_used in (None, *stored.trusted)
     if reading.state is SecretState.VALID and is_continued:
         return _drop_expired(stored, now)
     current, upcoming = stored.current, stored.upcoming
-    if current is None:
-        current = remembered.current
+    if not is_continued:
+        current, upcoming = remembered.current, current or upcoming
     if upcoming is None and current == remembered.current:
         upcoming = remembered.upcoming
     trusted = combine_certificates(stored.trusted, remembered.trusted)
@@ -102,10 +103,12 @@ def decide(situation: Situation, policy: RotationPolicy, now: float) -> Rotation
             wanted,
             _find_wait(Authorities(trusted=wanted.trusted), None, now),
         )
-    if wanted.current is None:
-        # The key is lost. Other processes may still serve certificates of that CA.
-        live = (each for each in situation.live if each.not_after > now)
-        wanted = _trust(wanted, live)
+    live = tuple(each for each in situation.live if each.not_after > now)
+    if live and (wanted.current is None or wanted.current.certificate not in live):
+        # The key is lost, or the CA replaced, and other processes may still serve certificates of
+        # the CA that is trusted. A process that remembers that one signs with it until then.
+        upcoming = wanted.current or wanted.upcoming
+        wanted = _trust(Authorities(None, upcoming, wanted.trusted), live)
     if wanted.upcoming is None and (
         wanted.current is None or is_due(wanted.current.certificate, now)
     ):

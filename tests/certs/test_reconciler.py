@@ -7,7 +7,6 @@ from typing import Any, Final
 import pytest
 
 from certs import reconciler
-from certs.authority import NONE
 from certs.reconciler import CertificateReconciler, Outside
 from certs.rotation import RotationDecision, RotationPolicy, Situation, Step
 from certs.secret import SecretReading, SecretState
@@ -18,26 +17,41 @@ from tests.certs.test_injection import BUNDLE, OLD, OWN, configuration, encode, 
 from tests.tables import every_row
 
 
-def test_a_ca_is_trusted_since_the_term_began(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another process that led in between can have found entries that did not trust it."""
-    both, times, seen = authorities(["a", "b"]), iter((0.0, 60.0, 90.0, 95.0)), list[Situation]()
+def make_secret(letters: list[str], day: int) -> Any:  # noqa: ANN401
+    """Return the watched Secret, which holds and remembers these authorities."""
+    return SimpleNamespace(
+        is_time_certain=lambda: True,
+        reading=SecretReading(SecretState.VALID, authorities(letters)),
+        remembered=authorities(letters),
+        namespace=OWN,
+        now=lambda: START + day * DAY,
+        live={"metadata": {"name": "drawbridge-ca"}},
+        remember=lambda *_: None,
+    )
+
+
+def watch_decisions(
+    monkeypatch: pytest.MonkeyPatch, times: tuple[float, ...]
+) -> tuple[list[Situation], Outside]:
+    """Return what is decided about; every decision keeps two CAs, which are trusted already."""
+    seen, elapsed = list[Situation](), iter(times)
 
     def decide(situation: Situation, *_: object) -> RotationDecision:
         seen.append(situation)
-        return RotationDecision(Step.KEEP, both, 0.0)
+        return RotationDecision(Step.KEEP, authorities(["a", "b"]), 0.0)
 
     monkeypatch.setattr(reconciler, "decide", decide)
-    secret: Any = SimpleNamespace(
-        is_time_certain=lambda: True,
-        reading=SecretReading(SecretState.VALID, both),
-        remembered=NONE,
-        namespace=OWN,
-        now=lambda: 0.0,
-        remember=lambda *_: None,
-    )
     writer: Any = SimpleNamespace(release_bundle=lambda _: asyncio.sleep(0))
     live = [configuration(entry("a", BUNDLE))]
-    outside = Outside(lambda: live, writer, lambda _: None, lambda: next(times), lambda _: None)
+    return seen, Outside(
+        lambda: live, writer, lambda _: None, lambda: next(elapsed), lambda _: None
+    )
+
+
+def test_a_ca_is_trusted_since_the_term_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process that led in between can have found entries that did not trust it."""
+    secret = make_secret(["a", "b"], day=82)
+    seen, outside = watch_decisions(monkeypatch, (0.0, 60.0, 90.0, 95.0))
 
     async def play() -> None:
         for _ in range(2):
@@ -71,14 +85,7 @@ def test_a_bundle_is_injected_although_the_secret_cannot_be_written(
     async def apply_bundle(change: dict[str, Any]) -> None:
         injected.append(change)
 
-    secret: Any = SimpleNamespace(
-        is_time_certain=lambda: True,
-        reading=SecretReading(SecretState.VALID, authorities(["a"])),
-        remembered=authorities(["a"]),
-        namespace=OWN,
-        now=lambda: START + 61 * DAY,
-        live={"metadata": {"name": "drawbridge-ca"}},
-    )
+    secret = make_secret(["a"], day=61)
     writer: Any = SimpleNamespace(write_secret=write_secret, apply_bundle=apply_bundle)
     live = [configuration(entry("a"))]
     outside = Outside(lambda: live, writer, findings.append, lambda: 0.0, lambda _: None)
@@ -88,3 +95,15 @@ def test_a_bundle_is_injected_although_the_secret_cannot_be_written(
     assert bundles == [encode(OLD)] * is_injected
     assert [each.code for each in findings] == codes
     assert {each.object for each in findings} <= {"Secret/drawbridge-ca"}
+
+
+def test_the_delay_goes_on_while_another_client_writes_its_ca_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    secret = make_secret(["a", "b"], day=82)
+    seen, outside = watch_decisions(monkeypatch, (0.0, 60.0))
+    of_term = CertificateReconciler(secret, RotationPolicy(), outside)
+    asyncio.run(of_term.reconcile())
+    secret.reading = SecretReading(SecretState.VALID, authorities(["b"]))
+    asyncio.run(of_term.reconcile())
+    assert [each.injected_for for each in seen] == [0.0, 60.0]

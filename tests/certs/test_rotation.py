@@ -121,9 +121,7 @@ class Cluster:
         while self.now < end:
             wait = self.lead(lags)
             self.follow()
-            for number in range(len(self.serving)):
-                self.sign(number)
-            assert not self.find_untrusted()
+            self.follow_secret()
             self.now = min(self.now + max(wait, 1.0), end)
             self.follow()
             assert not self.find_untrusted()
@@ -142,6 +140,12 @@ class Cluster:
         if signer is not None and signer.certificate.is_valid(self.now):
             self.serving[replica] = signer
 
+    def follow_secret(self) -> None:
+        """Let all replicas look at the Secret, and check whom the API servers trust."""
+        for number in range(len(self.serving)):
+            self.sign(number)
+        assert not self.find_untrusted()
+
     def find_untrusted(self) -> list[int]:
         """Return the replicas whose certificate some API server refuses."""
         return [
@@ -157,7 +161,9 @@ STEPS = st.lists(
     st.tuples(
         st.sampled_from([1.0, 3.0, 8.0, 60.0, 400.0]),
         st.lists(st.sampled_from([0.0, LAG / 2, LAG]), min_size=2, max_size=2),
-        st.sampled_from(["", "", "", "deleted", "damaged", "lost", "new leader"]),
+        st.sampled_from(
+            ["", "", "", "deleted", "damaged", "lost", "new leader", "replaced", "unknown"]
+        ),
     ),
     min_size=10,
     max_size=40,
@@ -174,6 +180,7 @@ def test_no_replica_serves_a_certificate_that_an_api_server_does_not_trust(
     for _ in range(2):
         cluster.lead([0.0, 0.0])
         cluster.follow()
+    cluster.follow_secret()
     for seconds, lags, event in steps:
         match event:
             case "deleted":
@@ -185,6 +192,15 @@ def test_no_replica_serves_a_certificate_that_an_api_server_does_not_trust(
                 # The leader restarts while the Secret is gone, so nobody can restore the key.
                 cluster.secret = SecretReading(SecretState.ABSENT)
                 cluster.remembered, cluster.injected_at = NONE, None
+            case "replaced" | "unknown":
+                created = create_authority(cluster.now, SIMULATED.life)
+                replacing = add_upcoming(NONE, created)
+                stored = Authorities(created, None, replacing.trusted)
+                cluster.secret = SecretReading(SecretState.VALID, stored)
+                # Without a leader, the replicas see it first.
+                cluster.follow_secret()
+                if event == "unknown":
+                    cluster.remembered, cluster.injected_at = NONE, None
             case "new leader":
                 # It has watched the Secret, and starts to measure the delay again.
                 cluster.remembered = combine(cluster.secret, cluster.remembered, cluster.now)
