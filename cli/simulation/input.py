@@ -32,6 +32,7 @@ from drawbridge.dra import gates
 from drawbridge.dra.gates import Gates
 from drawbridge.dra.nodes import Node
 from drawbridge.finding import Finding
+from drawbridge.judge.slices.published_twice import find_published_twice
 from drawbridge.ledger import codes
 from drawbridge.ledger.generated_claims import with_name
 from drawbridge.ledger.ignored_rules import find_ignored_rules
@@ -119,6 +120,7 @@ def read_input(
     objects = sort_documents(_read_latest(options, streams, details, live))
     objects = replace(objects, places=details.places)
     findings = [*live.findings, *objects.findings]
+    findings += map(LocatedFinding, find_published_twice(objects.slices))
     enabled = choose_gates(
         options, live.version or objects.version, serves_taint_rules=live.serves_taint_rules
     )

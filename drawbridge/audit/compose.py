@@ -27,7 +27,6 @@ from drawbridge.audit.objects import AuditedNamespace, AuditedObjects, Decide, t
 from drawbridge.audit.outcomes import Decider
 from drawbridge.audit.outlived import note_outlived
 from drawbridge.audit.predicted import Prediction, count_gpus, find_most, predict, single_profile
-from drawbridge.audit.published_twice import note_published_twice
 from drawbridge.audit.servers import find_plugins
 from drawbridge.audit.templates import Templates
 from drawbridge.audit.unowned import count_unowned_by_group
@@ -50,6 +49,8 @@ from drawbridge.dra.counted import count_noun, list_some
 from drawbridge.dra.gates import Gates
 from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.facts.model import Facts
+from drawbridge.finding import Finding
+from drawbridge.judge.slices.published_twice import find_published_twice
 from drawbridge.ledger.still_fits import StillFits
 from drawbridge.names import MIRRORED_QUOTA
 from drawbridge.translate.changes.queues import (
@@ -151,13 +152,18 @@ def compose_audit(  # noqa: PLR0913  # what decides, and what was read
         steps=plan.steps,
         notes=(
             *note_outlived(objects, configuration),
-            *note_published_twice(objects),
+            *map(_write_out, find_published_twice(objects.slices)),
             *_notes(objects, future.prediction, every, plan.kept),
             *plan.notes,
             *_note_queues(objects, decider.mappings),
         ),
         fit=summarize_fit(ask_fit.still_fits(running, plan.kept), running, plan.kept),
     )
+
+
+def _write_out(finding: Finding) -> str:
+    message = finding.message
+    return f"{message[0].upper()}{message[1:]}. {finding.remedy}"
 
 
 def _note_queues(objects: AuditedObjects, mappings: Sequence[Mappings]) -> Iterator[str]:

@@ -179,6 +179,16 @@ def test_a_missing_claim_is_reported_once(run: Run) -> None:
     assert err.count("ResourceClaim default/nobody does not exist") == err.count("nobody") == 1
 
 
+def test_devices_that_two_drivers_publish_are_reported(run: Run) -> None:
+    first = CLUSTER.replace("{name: x}", "{name: x, attributes: {uuid: {string: GPU-1}}}")
+    (of_first,) = [each for each in first.split("---\n") if "name: s1" in each]
+    second = of_first.replace("d.io", "other.io").replace("s1", "s3")
+    code, printed, err = run(pod("a"), cluster=f"{first}---\n{second}")
+    assert (code, nodes(printed)) == (0, ["n1"])
+    assert "drivers d.io and other.io publish the same devices on n1" in err
+    assert run(pod("a"), cluster=first)[2] == ""
+
+
 # --- node selection ---
 
 AFFINITY = (

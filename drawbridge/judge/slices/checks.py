@@ -25,6 +25,7 @@ from drawbridge.judge.slices.groups import check_declarations, check_groups
 from drawbridge.judge.slices.ordinary_devices import OrdinaryDevices
 from drawbridge.judge.slices.partitions import check_partition_types
 from drawbridge.judge.slices.policies import check_request_policies
+from drawbridge.judge.slices.published_twice import check_published_twice
 from drawbridge.judge.slices.reach import check_nodes, check_shared
 from drawbridge.judge.slices.validation import check_api_limits
 
@@ -66,6 +67,7 @@ def judge_slices(
         check_request_policies(last),
         check_shared(last),
         check_nodes(last, nodes),
+        check_published_twice(current),
     )
     # API limits are truncated in their own check, over all codes.
     return (
