@@ -29,7 +29,6 @@ from allocator.api.messages import (
     SimulationReply,
     SimulationRequest,
     Transition,
-    without_node_names,
 )
 from allocator.api.plan_messages import (
     AdjustReply,
@@ -179,7 +178,7 @@ class ApiCalls:
             leading=self._leadership.leading,
             node=pod.spec.node_name,
             claims=claims,
-            message=explanation.message if sees_nodes else without_node_names(explanation.message),
+            message=explanation.message,
             fitting=explanation.fitting,
             reasons=explanation.reasons if sees_nodes else without_nodes(explanation.reasons),
             nodes=explanation.nodes if sees_nodes else (),

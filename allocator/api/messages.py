@@ -4,7 +4,6 @@ Requests are strict: an unknown field is an error.
 """
 
 import enum
-import re
 from collections.abc import Mapping
 from typing import Annotated, Final, NamedTuple
 
@@ -350,14 +349,6 @@ class SimulationReply(ResponsePart, frozen=True):
 
     pods: tuple[SimulatedPod, ...]
     leading: bool
-
-
-_ON_NODE: Final = re.compile(r"\bon node [^\s;,]+")
-
-
-def without_node_names(text: str) -> str:
-    """Return a message without the names of nodes."""
-    return _ON_NODE.sub("on a node", text)
 
 
 class ApiCall(NamedTuple):

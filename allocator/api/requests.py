@@ -19,7 +19,6 @@ from allocator.api.messages import (
     FailureCode,
     SimulatedPod,
     SimulationRequest,
-    without_node_names,
 )
 from allocator.api.searching import PodsToSimulate
 from drawbridge.dra.allocation import ClaimStatus
@@ -130,19 +129,13 @@ def _new_claim(claim: Claim) -> Claim:
 
 def without_nodes(reasons: Sequence[DeviceReason]) -> tuple[DeviceReason, ...]:
     """Return reasons without the names of nodes."""
-    return tuple(
-        replace(reason, example="", message=without_node_names(reason.message))
-        for reason in reasons
-    )
+    return tuple(replace(reason, example="") for reason in reasons)
 
 
 def without_names_of_nodes(stages: PodStages) -> PodStages:
     """Return the stages for a caller who may not list nodes."""
-    nodes = (
-        replace(each, rejected=(), messages=tuple(map(without_node_names, each.messages)))
-        for each in stages.nodes
-    )
-    return replace(stages, nodes=tuple(nodes))
+    nodes = tuple(replace(each, rejected=()) for each in stages.nodes)
+    return replace(stages, nodes=nodes)
 
 
 def without_victims(pod: SimulatedPod, readable: Collection[str]) -> SimulatedPod:

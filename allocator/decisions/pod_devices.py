@@ -47,7 +47,7 @@ from allocator.state.records import PodRequest, Preemptor
 from allocator.state.reserved_pods import ANSWERED_SECONDS
 from allocator.state.seen_pods import UNSEEN, UNSEEN_SECONDS
 from drawbridge.brief import NamespaceTimes
-from drawbridge.solver.reasons import Reason
+from drawbridge.solver.reasons import Reason, say_with_subject
 
 # No other key of a request begins so.
 _GROUP: Final = b"group "
@@ -496,5 +496,5 @@ class PodDecisions:
         if reason is None:
             preemptible = shortlist.complete and not shortlist.exceeding
             return replace(reply, preemptible=preemptible)
-        message = shorten_message(f"{reason.message}; {reply.message}")
+        message = shorten_message(f"{say_with_subject(reason)}; {reply.message}")
         return replace(reply, message=message, reasons=(node_reason(reason), *reply.reasons))

@@ -37,7 +37,7 @@ from drawbridge.dra.counted import count_noun
 from drawbridge.ledger.holdings import DeviceID, read_holds
 from drawbridge.ledger.node_fit import make_reason
 from drawbridge.ledger.node_holds import NodeHold
-from drawbridge.solver.reasons import Reason, summarize_reasons
+from drawbridge.solver.reasons import Reason, say_with_subject, summarize_reasons
 
 # Requests that got nothing of lower priorities.
 MAX_IN_VAIN: Final = 4096
@@ -219,7 +219,7 @@ class DevicePreemption:
         uid, priority = request.pod_uid, search.pod.priority
         reason = self.wait(uid, search, now)
         if reason is not None:
-            return PreemptReply(waiting=True, message=reason.message)
+            return PreemptReply(waiting=True, message=say_with_subject(reason))
         if len(self._preemptors) >= MAX_PREEMPTORS:
             return PreemptReply(message=_BUSY)
         promises = tuple(self._reserved.promised_below(priority))
@@ -267,10 +267,10 @@ class DevicePreemption:
 
 def is_held_for(preemptor: Preemptor, planned: NodeHold) -> Reason:
     """Return the reason of a pod for which an administrator holds devices."""
-    text = f"devices on node {preemptor.node} are held for the pod until {planned.end}"
+    text = f"devices on a node are held for the pod until {planned.end}"
     if preemptor.pending:
         text += f"; {count_noun(len(preemptor.pending), 'claim')} of pods to evict still have some"
-    return make_reason(codes.DEVICES_HELD, "devices", text, nodes=1)
+    return make_reason(codes.DEVICES_HELD, "devices", text, nodes=1, about=preemptor.node)
 
 
 def _devices_of(fitting: FittingNode) -> frozenset[DeviceID]:
@@ -282,7 +282,7 @@ def _devices_of(fitting: FittingNode) -> frozenset[DeviceID]:
 def _refuse(priority: int, exceeding: Sequence[Reason], *, unfinished: bool) -> PreemptReply:
     text = f"the devices of pods with a priority below {priority} are not enough"
     if exceeding:
-        text = shorten_message(summarize_reasons(exceeding))
+        text = shorten_message(summarize_reasons(exceeding, say_with_subject))
     return PreemptReply(unfinished=unfinished, message=_TOO_SLOW if unfinished else text)
 
 

@@ -11,7 +11,7 @@ from allocator.decisions.shortlist import Shortlist
 from allocator.scheduler.protocol import NodeReason, NodeScore, PreFilterReply, shorten_message
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.ledger.node_fit import make_reason
-from drawbridge.solver.reasons import Reason, summarize_reasons
+from drawbridge.solver.reasons import Reason, say_with_subject, summarize_reasons
 
 MAX_REASONS: Final = 32
 
@@ -27,7 +27,7 @@ def refuse_nodes(shortlist: Shortlist) -> PreFilterReply:
     reasons = list_reasons(shortlist)
     return PreFilterReply(
         complete=shortlist.has_ended,
-        message=shorten_message(summarize_reasons(reasons)),
+        message=shorten_message(summarize_reasons(reasons, say_with_subject)),
         reasons=tuple(map(node_reason, reasons[:MAX_REASONS])),
     )
 
@@ -44,12 +44,14 @@ def list_reasons(shortlist: Shortlist) -> tuple[Reason, ...]:
 
 def summarize(shortlist: Shortlist) -> str:
     """Return in one line why nodes do not fit."""
-    return summarize_reasons(list_reasons(shortlist))
+    return summarize_reasons(list_reasons(shortlist), say_with_subject)
 
 
 def node_reason(reason: Reason) -> NodeReason:
     """Return a reason as the protocol has it."""
-    return NodeReason(code=reason.code, message=shorten_message(reason.message), nodes=reason.nodes)
+    return NodeReason(
+        code=reason.code, message=shorten_message(say_with_subject(reason)), nodes=reason.nodes
+    )
 
 
 def fit_some(scored: Sequence[NodeScore], limit: int, *, complete: bool) -> PreFilterReply:

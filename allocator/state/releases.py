@@ -171,5 +171,5 @@ class Releases:
 def waits_for(devices: int, node: str) -> Reason:
     """Return the reason of a pod that waits for devices on a node."""
     count = "1 device that is" if devices == 1 else f"{devices} devices that are"
-    text = f"waits for {count} being released on node {node}"
-    return make_reason(codes.DEVICES_BEING_RELEASED, "devices", text, nodes=1)
+    text = f"waits for {count} being released on a node"
+    return make_reason(codes.DEVICES_BEING_RELEASED, "devices", text, nodes=1, about=node)

@@ -26,7 +26,7 @@ from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.placing import PodPlacement
 from drawbridge.ledger.pods import Pod
 from drawbridge.ledger.stages import PodStages
-from drawbridge.solver.reasons import Reason
+from drawbridge.solver.reasons import Reason, ReasonOfExample
 
 # The API takes no more.
 MAX_PODS: Final = 100
@@ -195,8 +195,9 @@ def _decode_placement(told: Json) -> PodPlacement:
         )
         for claim in told["claims"]
     ]
+    # The API does not tell which messages say too little without the example.
     reasons = tuple(
-        Reason(
+        (ReasonOfExample if reason.get("example") else Reason)(
             reason["code"],
             "",
             0,

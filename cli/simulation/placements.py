@@ -19,7 +19,7 @@ from drawbridge.ledger.replicas import ReplicaPlacement
 from drawbridge.report import placement as drawing
 from drawbridge.report.placement import DeviceHolder
 from drawbridge.report.tables import ASCII, UNICODE, align_columns, draw_tree
-from drawbridge.solver.reasons import Reason
+from drawbridge.solver.reasons import Reason, ReasonOfExample, say_with_subject
 
 _CHECKED: Final = (
     "Note: the simulation checks nodeName, nodeSelector, node affinity, unschedulable and taints of"
@@ -295,8 +295,12 @@ def _rows(placement: PodPlacement) -> Iterator[tuple[str, ...]]:
 
 def _reason(reason: Reason) -> str:
     prefix = f"{count_noun(reason.nodes, 'node')}: " if reason.nodes else ""
-    example = f" (for example {reason.example})" if reason.example and reason.nodes > 1 else ""
-    return f"{prefix}{reason.message}{example} [{reason.code}]"
+    message = reason.message
+    if reason.example and reason.nodes > 1:
+        message += f" (for example {reason.example})"
+    elif isinstance(reason, ReasonOfExample):
+        message = say_with_subject(reason)
+    return f"{prefix}{message} [{reason.code}]"
 
 
 def _holders(ledger: Ledger) -> dict[PoolID, dict[str, tuple[DeviceHolder, ...]]]:

@@ -29,7 +29,7 @@ from drawbridge.ledger import codes, extended_resources
 from drawbridge.ledger.ledger import name_of
 from drawbridge.ledger.pods import Pod
 from drawbridge.names import OWNED_TAINT
-from drawbridge.solver.reasons import Reason
+from drawbridge.solver.reasons import Reason, ReasonOfExample
 
 _FENCE: Final = Taint(OWNED_TAINT, "NoSchedule")
 
@@ -288,10 +288,18 @@ def with_consumer(claim: Claim, pod: Pod) -> Claim:
 
 
 def make_reason(  # noqa: PLR0913  # the fields of a reason
-    code: Code, stage: str, message: str, *, before: int = 0, after: int = 0, nodes: int = 0
+    code: Code,
+    stage: str,
+    message: str,
+    *,
+    before: int = 0,
+    after: int = 0,
+    nodes: int = 0,
+    about: str = "",
 ) -> Reason:
-    """Create a reason; without `nodes` it is about the pod."""
-    return Reason(code.name, stage, before, after, nodes, "", message)
+    """Create a reason; without `nodes` it is about the pod. `about` is a node that it speaks of."""
+    kind = ReasonOfExample if about else Reason
+    return kind(code.name, stage, before, after, nodes, about, message)
 
 
 def has_labels(selector: Mapping[str, str], node: Node) -> bool:

@@ -409,8 +409,8 @@ def _errors_that_stop_pod(errors: int, solutions: int) -> Iterator[Reason]:
 
 
 def _not_promised(node: str, refusal: ReservationRefusal) -> Reason:
-    message = f"devices of node {node} suit the pod, but cannot be reserved: {refusal}"
-    return node_fit.make_reason(codes.NOT_PROMISED, "ledger", message, nodes=1)
+    message = f"devices of a node suit the pod, but cannot be reserved: {refusal}"
+    return node_fit.make_reason(codes.NOT_PROMISED, "ledger", message, nodes=1, about=node)
 
 
 def _is_error(answer: SolverResult) -> bool:

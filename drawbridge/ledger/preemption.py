@@ -98,9 +98,8 @@ class PreemptingPlacer:
         held = "devices" if refused.claims else "resources"
         waits = self._fitting(attempt, ())
         if waits:
-            return _explain(
-                refused, f"the pod waits for {held} of terminating pods on node {min(waits)}"
-            )
+            text = f"the pod waits for {held} of terminating pods on a node"
+            return _explain(refused, text, about=min(waits))
         lower = [
             running
             for running in self._with_lost_work(attempt.holders).values()
@@ -201,8 +200,9 @@ def running_pod(pod: Pod, priority: int, held: Amounts = MappingProxyType({})) -
     )
 
 
-def _explain(refused: PodPlacement, text: str) -> PodPlacement:
-    reason = make_reason(codes.NOTHING_PREEMPTED, "preemption", f"no preemption: {text}")
+def _explain(refused: PodPlacement, text: str, about: str = "") -> PodPlacement:
+    message = f"no preemption: {text}"
+    reason = make_reason(codes.NOTHING_PREEMPTED, "preemption", message, about=about)
     return replace(refused, reasons=(*refused.reasons, reason))
 
 

@@ -295,8 +295,9 @@ class _Placement:
                 name = pod.spec.node_name
                 node = alone[group.allocator].get(name)
                 if node is None:
-                    text = f"node {name} does not exist"
-                    refused[name] = (node_fit.make_reason(codes.NODE_UNFIT, "nodes", text),)
+                    text = "the node does not exist"
+                    why = node_fit.make_reason(codes.NODE_UNFIT, "nodes", text, about=name)
+                    refused[name] = (why,)
                 elif name not in refused:
                     nodes, unfit = node_fit.selected_nodes(pod, node)
                     placed = self._placers[group.allocator].place_on(pod, nodes, unfit)

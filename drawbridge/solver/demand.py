@@ -57,10 +57,12 @@ class Cause(enum.StrEnum):
 class Abort(Exception):  # noqa: N818  # not a bug: the result is an error
     """The scheduler reports an error for the pod, on every node."""
 
-    def __init__(self, cause: Cause, message: str) -> None:
+    def __init__(self, cause: Cause, message: str, about: str = "") -> None:
+        """Create the error; `about` names the device or pool, which the message does not."""
         super().__init__(message)
         self.cause = cause
         self.message = message
+        self.about = about
 
 
 class NodeAbort(Abort):

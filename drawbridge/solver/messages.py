@@ -27,6 +27,12 @@ def stage_message(option: Option, loss: StageLoss, requested: int, node_view: No
     return _MESSAGES[loss.stage](option, loss, requested, node_view)
 
 
+def stage_example(loss: StageLoss) -> str:
+    """Name the first rejected device, or the pair of devices that a rule keeps apart."""
+    clash = _clash(loss)
+    return str(loss.rejected[0][0]) if clash is None else f"{clash.refusing}, {clash.refused}"
+
+
 def constraint_message(
     option: Option, constraint: AttributeConstraint, most: int, free: int, requested: int
 ) -> str:
@@ -136,12 +142,16 @@ def _groups(option: Option, loss: StageLoss, requested: int, node_view: NodeView
 
 def _company(option: Option, loss: StageLoss, requested: int, _: NodeView) -> str:
     text = _remaining(option, loss, requested, _COMPATIBLE)
-    clash = next((each for _, each in loss.rejected if isinstance(each, Incompatibility)), None)
+    clash = _clash(loss)
     if clash is None:
         return text
     if clash.error:
-        return f"{text}: cannot compare {clash.refusing} with {clash.refused}: {clash.error}"
-    return f"{text}: {clash.refusing} is compatible only with {clash.expression}"
+        return f"{text}: cannot compare a device with another: {clash.error}"
+    return f"{text}: a device is compatible only with {clash.expression}"
+
+
+def _clash(loss: StageLoss) -> Incompatibility | None:
+    return next((each for _, each in loss.rejected if isinstance(each, Incompatibility)), None)
 
 
 def _counters(option: Option, loss: StageLoss, requested: int, _: NodeView) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
+from drawbridge.dra.inventory import Pool
 from drawbridge.dra.rules import PackingPolicy
 from drawbridge.solver.candidates import Candidate
 from drawbridge.solver.constraints import typed_values
@@ -197,10 +198,10 @@ def _devices_for_option(state: State, option: Option) -> tuple[Candidate, ...]:
     taken: list[Candidate] = []
     for pool in node_view.pools:
         if not pool.usable:
-            what = "currently being updated" if pool.incomplete else f"invalid: {pool.invalid}"
+            what = "currently being updated" if pool.incomplete else "invalid"
             where = f"claim {claim_name(state.demand.claims[option.claim])}, request {option.name}"
-            text = f"{where} requests all devices, but pool {pool.id.driver}/{pool.id.name} is"
-            raise NodeAbort(Cause.POOL, f"{text} {what}")
+            text = f"{where} requests all devices, but a pool is {what}"
+            raise NodeAbort(Cause.POOL, text, describe_pool(pool))
         for candidate in node_view.memo.candidates_in_pool(pool):
             node_view.meter.spend(1)
             if state.check_selectors(option, candidate) is not None:
@@ -210,3 +211,9 @@ def _devices_for_option(state: State, option: Option) -> tuple[Candidate, ...]:
                 continue
             taken.append(candidate)
     return tuple(taken)
+
+
+def describe_pool(pool: Pool) -> str:
+    """Return the name of a pool, and why it is invalid: that can name devices and slices."""
+    name = f"{pool.id.driver}/{pool.id.name}"
+    return f"{name}: {pool.invalid}" if pool.invalid else name

@@ -5,7 +5,7 @@ end of the search. `merge_reasons` and `summarize_reasons` combine the reasons o
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -17,9 +17,10 @@ from drawbridge.solver.constraints import DistinctConstraint, typed_values
 from drawbridge.solver.demand import Abort, Cause, Demand, Option
 from drawbridge.solver.eligibility import Stage
 from drawbridge.solver.filter_stages import FilterResult, filter_candidates
-from drawbridge.solver.messages import constraint_message, stage_message
+from drawbridge.solver.messages import constraint_message, stage_example, stage_message
 from drawbridge.solver.meter import MOST_SECONDS, SearchLimitExceeded
 from drawbridge.solver.node_view import NodeView
+from drawbridge.solver.orders import describe_pool
 from drawbridge.solver.rule_shortage import find_rule_shortage
 from drawbridge.solver.search import DeadEnd
 from drawbridge.solver.state import State
@@ -30,7 +31,8 @@ from drawbridge.solver.state import State
 class Reason(msgspec.Struct, frozen=True, gc=False):
     """One reason: the number of devices before and after a stage, on a number of nodes.
 
-    `example` names a node, and a device if the reason is about devices.
+    `message` names no node, pool or device: who reads it may not be allowed to list nodes.
+    `example` does: a node, and a device or pool if the reason is about one.
     """
 
     code: str
@@ -40,6 +42,13 @@ class Reason(msgspec.Struct, frozen=True, gc=False):
     nodes: int
     example: str
     message: str
+
+
+class ReasonOfExample(Reason, frozen=True, gc=False):
+    """A reason whose message is about its example, and says too little to an administrator alone.
+
+    Its `a node`, `a pool` or `a device` is the example.
+    """
 
 
 _CODE_BY_CAUSE = {
@@ -56,7 +65,10 @@ _CODE_BY_CAUSE = {
 
 def error_reason(node: str, abort: Abort) -> Reason:
     """Return the reason for an error."""
-    return _plain_reason(_CODE_BY_CAUSE[abort.cause], abort.cause.value, node, abort.message)
+    code, stage = _CODE_BY_CAUSE[abort.cause], abort.cause.value
+    if not abort.about:
+        return _plain_reason(code, stage, node, abort.message)
+    return ReasonOfExample(code.name, stage, 0, 0, 1, f"{node}: {abort.about}", abort.message)
 
 
 def search_limit_reason(node: str, steps: int) -> Reason:
@@ -93,16 +105,11 @@ def explain_failure(
         reasons = [_plain_reason(codes.TOO_FEW_TOGETHER, "search", node_view.node.name, text)]
     unusable = [pool for pool in node_view.pools if not pool.usable]
     if unusable:
-        first = unusable[0]
-        what = f"is invalid: {first.invalid}" if first.invalid else "is incomplete"
-        message = f"pool {first.id.driver}/{first.id.name} {what}"
-        pools = len(node_view.pools)
-        example = f"{node_view.node.name}: {first.id.driver}/{first.id.name}"
-        reasons.append(
-            Reason(
-                codes.POOL_UNUSABLE.name, "pool", pools, pools - len(unusable), 1, example, message
-            )
-        )
+        code, before = codes.POOL_UNUSABLE.name, len(node_view.pools)
+        message = f"a pool is {'invalid' if unusable[0].invalid else 'incomplete'}"
+        example = f"{node_view.node.name}: {describe_pool(unusable[0])}"
+        after = before - len(unusable)
+        reasons.append(ReasonOfExample(code, "pool", before, after, 1, example, message))
     return tuple(reasons)
 
 
@@ -154,14 +161,13 @@ def _stage_shortage(
         if len(filtered.remaining) >= requested:
             return None
         return _class_shortage(option, len(filtered.remaining), requested, node_view)
-    first = loss.rejected[0][0]
     return Reason(
         codes.CODE_BY_STAGE[loss.stage].name,
         loss.stage.value,
         loss.before,
         loss.after,
         1,
-        f"{node_view.node.name}: {first}",
+        f"{node_view.node.name}: {stage_example(loss)}",
         stage_message(option, loss, requested, node_view),
     )
 
@@ -272,8 +278,17 @@ def merge_reasons(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
     return tuple(sorted(same.values(), key=lambda each: -each.nodes))
 
 
-def summarize_reasons(reasons: Iterable[Reason]) -> str:
+def summarize_reasons(
+    reasons: Iterable[Reason], say: Callable[[Reason], str] = lambda each: each.message
+) -> str:
     """Format reasons in one line: `4 nodes: no free gpu device (8 of 8 in use); 1 node: ...`."""
     return "; ".join(
-        f"{count_noun(reason.nodes, 'node')}: {reason.message}" for reason in merge_reasons(reasons)
+        f"{count_noun(reason.nodes, 'node')}: {say(reason)}" for reason in merge_reasons(reasons)
     )
+
+
+def say_with_subject(reason: Reason) -> str:
+    """Return the message with the node, pool or device that it is about."""
+    if isinstance(reason, ReasonOfExample):
+        return f"{reason.message} ({reason.example})"
+    return reason.message

@@ -26,7 +26,7 @@ from drawbridge.solver.answers import (
     compose_allocations,
 )
 from drawbridge.solver.candidates import Candidate
-from drawbridge.solver.demand import Abort, Cause, NodeAbort, Option, build_demand, check_size
+from drawbridge.solver.demand import Abort, NodeAbort, Option, build_demand, check_size
 from drawbridge.solver.memo import CutOnNodeError, Memo
 from drawbridge.solver.meter import SearchLimitExceeded, WorkMeter
 from drawbridge.solver.node_classes import SearchCache, SearchResult
@@ -40,7 +40,7 @@ from drawbridge.solver.reasons import (
     time_limit_reason,
 )
 from drawbridge.solver.search import STEPS
-from drawbridge.solver.state import State
+from drawbridge.solver.state import State, selector_abort
 from drawbridge.solver.world import UNUSED, PoolUse, View, World
 
 # A demand that copies of the process could not decide about on so many nodes is given up on others.
@@ -124,7 +124,7 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
         try:
             state = self.memo.state_of(node)
         except NodeSelectorError as error:
-            return _failure(node.name, Abort(Cause.NODE_SELECTOR, str(error)))
+            return _failure(node.name, selector_abort(error))
         pools = state.pools
         held = self.view.pools
         uses = tuple([held.get(pool.id, UNUSED) for pool in pools])

@@ -163,14 +163,14 @@ class State:
         except NodeSelectorError as error:
             if self._errors_reject:
                 return OTHER_NODE
-            raise Abort(Cause.NODE_SELECTOR, f"device {candidate}: {error}") from None
+            raise selector_abort(error, f"{candidate}: ") from None
 
     def required_capacity(self, option: Option, candidate: Candidate) -> CapacityNeed:
         """Return the amounts an option consumes; raises Abort if they cannot be computed."""
         need = option.request_filter.required_capacity(candidate)
         if need.error is not None and not self._errors_reject:
             where = self._describe_request(option)
-            raise Abort(Cause.CAPACITY, f"{where}: device {candidate}: {need.error}")
+            raise Abort(Cause.CAPACITY, f"{where}: a device: {need.error}", str(candidate))
         return need
 
     def _check_use(self, option: Option, candidate: Candidate) -> Rejection | None:
@@ -330,8 +330,9 @@ class State:
                 extended = constraint.extend(state, attribute)
             if extended is None:
                 if option.all_mode and not self._deviations.all_goes_back:
-                    text = f"mode All needs device {candidate}, which violates a constraint"
-                    raise Abort(Cause.REFUSED, f"{self._describe_request(option)}: {text}")
+                    text = "mode All needs a device that violates a constraint"
+                    where = self._describe_request(option)
+                    raise Abort(Cause.REFUSED, f"{where}: {text}", str(candidate))
                 return Rejection(Stage.CONSTRAINT, UnmetConstraint(constraint, attribute))
             new[index] = extended
         return tuple(new)
@@ -353,10 +354,8 @@ class State:
         if isinstance(value, EvaluationFailure):
             if not self._ends(value):
                 return None
-            where = (
-                f"{self._describe_request(option)}: derived attribute {name} on device {candidate}"
-            )
-            raise Abort(_cause(value, Cause.DERIVED), f"{where}: {value}")
+            where = f"{self._describe_request(option)}: derived attribute {name} on a device"
+            raise Abort(_cause(value, Cause.DERIVED), f"{where}: {value}", str(candidate))
         return value
 
     def _find_attribute(
@@ -382,12 +381,18 @@ class State:
             where = f"class {option.device_class.metadata.name}"
         else:
             where = self._describe_request(option)
-        text = f"{where}: selector #{verdict.number} on device {candidate}: {verdict.failed}"
-        return Abort(_cause(verdict.failed, Cause.SELECTOR), text)
+        text = f"{where}: selector #{verdict.number} on a device: {verdict.failed}"
+        return Abort(_cause(verdict.failed, Cause.SELECTOR), text, str(candidate))
 
     def _ends(self, failure: EvaluationFailure) -> bool:
         """Tell whether a failure ends the search; our own refusal says nothing about a device."""
         return not self._errors_reject or isinstance(failure, WorkRefusal)
+
+
+def selector_abort(error: NodeSelectorError, where: str = "") -> Abort:
+    """Return the error for a node selector that cannot be parsed; it can name nodes itself."""
+    text = "the node selector of a ResourceSlice or device cannot be parsed"
+    return Abort(Cause.NODE_SELECTOR, text, f"{where}{error}")
 
 
 def _cause(failure: EvaluationFailure | None, cause: Cause) -> Cause:

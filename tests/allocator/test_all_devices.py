@@ -54,7 +54,9 @@ def test_a_pool_that_cannot_be_taken_names_only_the_own_claim() -> None:
         cluster.prefilter(f"p-{e}", claim(e, requests=requests)) for e in ("own", "other")
     )
     assert "claim default/own" in own.reasons[0].message
-    assert other.reasons[0].message == "an equal claim cannot have all devices of the node"
+    assert other.reasons[0].message == (
+        "an equal claim cannot have all devices of the node (n1: gpu.example.com/n1)"
+    )
 
 
 def test_all_devices_of_a_free_node_are_found_behind_nodes_where_others_are_in_use() -> None:

@@ -378,7 +378,7 @@ def test_a_pod_waits_for_devices_of_a_terminating_pod() -> None:
     reply = cluster.prefilter("p", claim("c"))
     assert reply.fit == ()
     assert codes(reply)[0] == "DevicesBeingReleased"
-    assert reply.message.startswith("waits for 1 device that is being released on node n1")
+    assert reply.message.startswith("waits for 1 device that is being released on a node (n1)")
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
@@ -432,12 +432,12 @@ def test_devices_that_a_released_claim_no_longer_has_are_not_waited_for() -> Non
     cluster = Cluster(n1=1, n2=1)
     released_by(cluster, "n1")
     cluster.add_claim(claim("held", allocation=allocation_on("n2", 0), pods=["x"]))
-    assert "on node n1" in cluster.prefilter("p", claim("c")).message
+    assert "on a node (n1)" in cluster.prefilter("p", claim("c")).message
     cluster.add_claim(claim("of-n1", version=2, allocation=allocation_on("n2", 0), pods=["n1"]))
     cluster.add_claim(claim("other", allocation=allocation_on("n1", 0), pods=["y"]))
     assert codes(cluster.prefilter("p", claim("c"))) == ["NoDeviceFree"]
     cluster.add_claim(claim("held", version=2))
-    assert "on node n2" in cluster.prefilter("p", claim("c")).message
+    assert "on a node (n2)" in cluster.prefilter("p", claim("c")).message
 
 
 def test_a_pod_that_is_only_missing_from_the_cache_keeps_its_devices() -> None:

@@ -187,7 +187,7 @@ def test_a_preemptor_waits_for_its_victim_and_takes_no_second_one(full: Contest)
     full.gone("second")  # its claim is still allocated
     reply = full.preempt("high")
     assert (reply.waiting, reply.victims) == (True, ())
-    assert "waits for 1 device that is being released on node n1" in reply.message
+    assert "waits for 1 device that is being released on a node (n1)" in reply.message
 
 
 def test_devices_that_are_being_released_need_no_victim(full: Contest) -> None:

@@ -256,7 +256,8 @@ async def test_the_api_says_for_whom_devices_of_a_node_are_held(plan: Plan) -> N
     assert node["hold"] == {**described, "active": True, "waitsFor": 2}
     assert other["hold"] is None
     assert told["reasons"][0]["code"] == "DevicesHeld"
-    assert told["message"].startswith("devices on node n1 are held for the pod until 2026-01-01")
+    assert told["message"].startswith("devices on a node are held for the pod until 2026-01-01")
+    assert told["reasons"][0]["example"] == "n1"
 
 
 @pytest.mark.asyncio

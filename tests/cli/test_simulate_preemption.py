@@ -151,8 +151,9 @@ def test_a_pod_waits_for_a_pod_that_is_terminating(run: Run) -> None:
     leaving = running("low", "cx", metadata='deletionTimestamp: "2026-01-02T00:00:00Z"')
     code, printed, _ = run(pod("a", spec=HIGH), "--preempt", cluster=FULL + leaving)
     assert (code, preempted(printed)) == (1, [[]])
-    message = printed["pods"][0]["reasons"][-1]["message"]
-    assert "waits for devices of terminating pods on node n1" in message
+    reason = printed["pods"][0]["reasons"][-1]
+    assert reason["example"] == "n1"
+    assert "waits for devices of terminating pods on a node" in reason["message"]
 
 
 def test_a_budget_protects_a_pod_and_a_violation_is_reported(run: Run) -> None:

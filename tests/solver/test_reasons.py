@@ -1,5 +1,7 @@
 """Tests of reasons: messages, numbers, merging over nodes, documented codes."""
 
+import re
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,7 @@ from msgspec.structs import replace
 
 from drawbridge.solver.answers import Failure, Solution
 from drawbridge.solver.codes import CODES
-from drawbridge.solver.reasons import Reason, merge_reasons, summarize_reasons
+from drawbridge.solver.reasons import Reason, merge_reasons, say_with_subject, summarize_reasons
 from drawbridge.solver.solve import solve
 from tests.solver.scenario import answers, read
 from tests.solver.short import picked, scenario
@@ -36,6 +38,13 @@ def test_the_summary_uses_the_singular_for_one_node() -> None:
     assert summarize_reasons([]) == ""
 
 
+def _names_in_message(reason: Reason) -> set[str]:
+    """The names in a message of the node, pools and devices of its example."""
+    node, _, about = reason.example.partition(": ")
+    ids = re.findall(r"[a-z.0-9-]+/([a-z.0-9-]+)(/[a-z.0-9-]+)?", about)
+    return {node, *chain(*ids)} & set(re.findall(r"/?[\w.-]+", reason.message))
+
+
 def test_every_failure_in_the_case_tables_has_documented_reasons() -> None:
     seen = set()
     for table in sorted((Path(__file__).parent / "cases").glob("*.yaml")):
@@ -45,6 +54,7 @@ def test_every_failure_in_the_case_tables_has_documented_reasons() -> None:
                 if isinstance(answer, Failure):
                     assert answer.reasons
                     assert all(each.message and each.example for each in answer.reasons)
+                    assert not set(chain(*map(_names_in_message, answer.reasons))), case["name"]
                     seen |= {each.code for each in answer.reasons}
     assert seen <= set(CODES)
     assert set(CODES) - seen <= {"DeviceElsewhere", "TooFewTogether", "TooManyResults"}
@@ -103,3 +113,16 @@ def test_where_errors_reject_a_device_with_an_invalid_node_selector_is_on_no_nod
     answer = solve(world, given.view, given.claims, given.nodes)["n1"]
     assert isinstance(answer, Solution)
     assert picked(answer.allocations) == ["r=d0", "r=d2"]
+
+
+def test_incomplete_pools_of_several_nodes_are_one_reason() -> None:
+    nodes = ["n1", "n2", "n3"]
+    slices = [{"node": node, "count": 2, "devices": [{"name": "d"}]} for node in nodes]
+    case = {"name": "x", "nodes": nodes, "slices": slices, "claims": [{"requests": {"a": 1}}]}
+    reasons: list[Reason] = []
+    for answer in answers(scenario(case)).values():
+        assert isinstance(answer, Failure)
+        reasons += answer.reasons
+    (pool,) = (each for each in merge_reasons(reasons) if each.code == "PoolUnusable")
+    assert (pool.nodes, pool.example) == (3, "n1: gpu.example.com/n1")
+    assert say_with_subject(pool) == "a pool is incomplete (n1: gpu.example.com/n1)"
