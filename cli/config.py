@@ -77,7 +77,7 @@ def _print_facts(options: argparse.Namespace, streams: Streams) -> int:
     enabled = choose_gates(options, version)
     if isinstance(enabled, tuple):
         return output.print_unreadable(enabled, "text", streams)
-    gathered = gather_facts(facts_input(files), configuration, enabled.with_groups())
+    gathered = gather_facts(facts_input(files), configuration, enabled)
     findings = (*before, *files.findings, *files.located(gathered.findings))
     facts = read_facts(options.facts, streams, gathered.facts) if options.facts else gathered.facts
     if isinstance(facts, tuple):

@@ -119,6 +119,8 @@ def gather_facts(
     gates decide.
     """
     configuration = configuration or Configuration()
+    server = describe_cluster(gates, keeps)
+    gates = server.feature_gates
     families = known_families(configuration)
     classes, projections = compile_classes(objects.classes, gates)
     nodes = _nodes(objects)
@@ -135,7 +137,6 @@ def gather_facts(
     rows = mark_closed_classes(rows, configuration.fleet, nodes, inventory, cluster, families)
     rows = _mark_single(rows, offers)
     omitted: dict[str, int] = {}
-    server = describe_cluster(gates, keeps)
     drivers = _drivers(cluster, families, omitted, drivers_by_resource(rows))
     shapes = shape_table(cluster.nodes, _list_own_numa(drivers, families, server))
     facts = Facts(
@@ -176,7 +177,11 @@ def _named_nodes(slice_: Slice) -> Iterator[str]:
 
 
 def describe_cluster(gates: Gates, keeps: Iterable[str] | None = None) -> Cluster:
-    """Return version, gates and stored claim fields; without `keeps`, the gates decide."""
+    """Return version, gates and stored claim fields; without `keeps`, the gates decide.
+
+    Slices with compatibility groups count, for whoever computes facts: all have the same hash.
+    """
+    gates = gates.with_groups()
     fields = Gates.__struct_fields__
     on = tuple(sorted(field for field in fields if getattr(gates, field) is True))
     kept = (field for field, gate in GATE_OF_FIELD.items() if getattr(gates, gate))

@@ -1,6 +1,7 @@
 """`drawbridge config facts` prints facts, and reads them back from its own output."""
 
 import json
+import re
 from functools import partial
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tests.cli.running import command
 from tests.tables import every_row, read_yaml_documents
 
 SAMPLES = str(Path(__file__).parents[2] / "examples" / "inventory")
+LEGACY = Path(__file__).parents[2] / "examples" / "legacy"
 PAIR = ("gpu.nvidia.com", "dra.net")
 
 
@@ -65,3 +67,12 @@ def test_facts_have_the_gates_that_the_controller_sees(version: str) -> None:
     seen, is_known = infer_gates(version, tuple(cluster["keeps"]))
     assert is_known
     assert cluster["gates"] == [*describe_cluster(seen).gates]
+
+
+@every_row("version", VERSIONS)
+def test_a_translation_notes_the_hash_of_the_printed_facts(version: str) -> None:
+    options = ("--cluster", SAMPLES, "--kubernetes-version", version)
+    _, out, _ = run(*options, "-o", "json")
+    translated = command("translate", "-f", str(LEGACY / "nvidia.yaml"), "-o", "yaml", *options).out
+    noted = set(re.findall("drawbridge.dev/facts: (.*)", translated))
+    assert noted == {json.loads(out)["hash"]}

@@ -12,7 +12,7 @@ from drawbridge.config.model import Configuration, LabelSelector, Legacy, OwnedP
 from drawbridge.config.string_formats import DriverName, LabelKey, LabelValue, ResourceName
 from drawbridge.dra.claim import Selector
 from drawbridge.dra.device import Attribute, CELExpression
-from drawbridge.dra.gates import gates_of_version
+from drawbridge.dra.gates import VERSIONS, gates_of_version
 from drawbridge.facts import serialized
 from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.facts.model import (
@@ -369,3 +369,14 @@ def test_whether_a_class_is_closed_is_not_part_of_the_hash() -> None:
     rows = [Facts(classes=(ClassFacts("gpu", closed=closed),)) for closed in (False, True)]
     assert serialized.facts_hash(rows[0]) == serialized.facts_hash(rows[1])
     assert serialized.encode_facts(rows[0]) != serialized.encode_facts(rows[1])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_facts_count_slices_with_groups_whoever_gathers_them(version: str) -> None:
+    gates = gates_of_version(version)
+    assert not isinstance(gates, tuple)
+    slices = (clusters.slice_of("gpu.nvidia.com", "n1", [clusters.gpu("gpu-0")]),)
+    ours, theirs = (
+        gather_facts(FactsInput(slices), gates=each).facts for each in (gates, gates.with_groups())
+    )
+    assert serialized.facts_hash(ours) == serialized.facts_hash(theirs)
