@@ -20,6 +20,7 @@ from drawbridge.agreement.targets_in_cluster import (
     report_quotas,
     report_targets,
     report_units,
+    report_weights,
 )
 from drawbridge.cel.dra import Selectors
 from drawbridge.config.model import Configuration
@@ -69,9 +70,10 @@ def judge_published(given: CheckInput, documents: Sequence[Document]) -> Iterato
         findings += judge_classes((*unpublished, *files.classes), slices, selectors)
     if given.own or files.slices:
         unpublished = [e for e in cluster.classes if e.metadata.name not in own_classes]
-        findings += _judge_targets(
-            given.own or configuration, (*unpublished, *files.classes), slices, selectors
-        )
+        classes = (*unpublished, *files.classes)
+        own = given.own or configuration
+        findings += _judge_targets(own, classes, slices, selectors)
+        findings += report_units(own, classes, (*cluster.nodes, *files.nodes))
     if given.own:
         findings += report_unused_bridge(given.own)
     if given.own and given.is_read:
@@ -91,7 +93,7 @@ def _judge_targets(
     yield from report_not_published(configuration, slices)
     yield from report_targets(configuration, classes, slices, selectors)
     yield from report_quotas(configuration, classes, slices, selectors)
-    yield from report_units(configuration)
+    yield from report_weights(configuration, slices, selectors)
 
 
 def _judge_owned_pools(

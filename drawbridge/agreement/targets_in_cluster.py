@@ -10,6 +10,7 @@ from drawbridge.config.codes import (
     TARGET_NOT_PUBLISHED,
     TARGET_OF_OTHER_DRIVER,
     UNIT_WITHOUT_USE,
+    WEIGHT_NOT_PUBLISHED,
 )
 from drawbridge.config.load import OBJECT
 from drawbridge.config.model import Configuration
@@ -18,8 +19,11 @@ from drawbridge.dra.attributes import split_name
 from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.device import Attribute
 from drawbridge.dra.device_quotas import DEVICES, find_capacity_name
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.rules import OTHER_WEIGHTS
 from drawbridge.dra.similar_names import suggest
 from drawbridge.dra.slices import Slice
+from drawbridge.facts.served_names import advertised_resources
 from drawbridge.finding import Finding
 from drawbridge.judge.slices.expressions import (
     PublishedDevice,
@@ -65,6 +69,9 @@ def find_missing_classes(
     named = {f"targets[{i}].class": f"{each.class_}" for i, each in enumerate(targets)}
     named |= {f"fleet[{i}].class": f"{each.class_}" for i, each in enumerate(fleet)}
     named |= {path: name for path, name, _ in _list_limits(configuration)}
+    strategy = configuration.strategy
+    named |= {f"strategy.classes[{name}]": name for name in strategy.classes}
+    named |= {f"strategy.classWeights[{name}]": name for name in strategy.class_weights}
     for path, name in named.items():
         if name not in exist:
             yield path, f"DeviceClass {name} does not exist"
@@ -124,8 +131,32 @@ def _report_types(target: Target, number: int, slices: Collection[Slice]) -> Ite
             yield TARGET_NOT_PUBLISHED.at(path, message, object=OBJECT)
 
 
-def report_units(configuration: Configuration) -> Iterator[Finding]:
-    """Report units and defaults of names that nothing reads."""
+def report_weights(
+    configuration: Configuration, slices: Collection[Slice], selectors: Selectors
+) -> Iterator[Finding]:
+    """Report weights of capacities that no device publishes."""
+    strategy = configuration.strategy
+    entries = {"weights": strategy.weights}
+    entries |= {f"classWeights[{name}]": each for name, each in strategy.class_weights.items()}
+    if not slices or not any(entries.values()):
+        return
+    published = published_capacities(published_devices(slices, selectors))
+    for field, weights in entries.items():
+        for name in map(str, weights):
+            if name not in OTHER_WEIGHTS and find_capacity_name(name, published) is None:
+                hint = suggest(name, {each.rpartition("/")[2] for each in published})
+                message = f"no device publishes the capacity {name}{hint}"
+                path = f"strategy.{field}[{name}]"
+                yield WEIGHT_NOT_PUBLISHED.at(path, message, object=OBJECT)
+
+
+def report_units(
+    configuration: Configuration, classes: Iterable[DeviceClass], nodes: Collection[Node]
+) -> Iterator[Finding]:
+    """Report entries of `legacy` with names that nothing reads.
+
+    A network gives its resource a meaning, so only the nodes tell whether the name is right.
+    """
     legacy = configuration.legacy
     entries: Mapping[str, Collection[str]] = {
         "units": [f"{name}" for name in legacy.units],
@@ -138,3 +169,16 @@ def report_units(configuration: Configuration) -> Iterator[Finding]:
                 message = f"nothing reads an amount of {name}"
                 path = f"legacy.{field}[{name}]"
                 yield UNIT_WITHOUT_USE.at(path, message, object=OBJECT)
+    served = {each.spec.extended_resource_name or "" for each in classes}
+    served.update(configuration.named_devices)
+    meaningful = served.union(map(str, legacy.networks.values()))
+    for name, meant in legacy.renames.items():
+        if f"{meant}" not in meaningful and not find_dialects(f"{meant}", by_form=True):
+            path = f"legacy.renames[{name}]"
+            yield UNIT_WITHOUT_USE.at(path, f"nothing reads {meant}", object=OBJECT)
+    advertised = {name for node in nodes for name in advertised_resources(node)}
+    offered = advertised | served
+    for network, pool in legacy.networks.items() if advertised else ():
+        if f"{pool}" not in offered:
+            path = f"legacy.networks[{network}]"
+            yield UNIT_WITHOUT_USE.at(path, f"no node offers {pool}", object=OBJECT)

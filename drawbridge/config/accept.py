@@ -67,7 +67,7 @@ def _check_consistency(configuration: Configuration) -> Iterator[Finding]:
     for i, target in enumerate(configuration.targets):
         yield from _check_target(target, f"targets[{i}]")
     yield from _check_names(configuration)
-    yield from _check_units(configuration)
+    yield from _check_legacy(configuration)
     for i, pool in enumerate(configuration.owned_pools):
         yield from _check_selector(pool.node_selector, f"ownedPools[{i}].nodeSelector")
     for i, entry in enumerate(configuration.compatibility):
@@ -188,8 +188,12 @@ def _check_names(configuration: Configuration) -> Iterator[Finding]:
         places.setdefault(name, path)
 
 
-def _check_units(configuration: Configuration) -> Iterator[Finding]:
-    """Yield findings for units by which an amount would be rounded, or be nothing."""
+def _check_legacy(configuration: Configuration) -> Iterator[Finding]:
+    """Yield findings for names that stand for themselves, and for units that round an amount."""
+    for name, meant in configuration.legacy.renames.items():
+        if name == meant:
+            path, message = f"legacy.renames[{name}]", f"{name} stands for itself"
+            yield codes.ENTRY_WITHOUT_EFFECT.at(path, message, object=OBJECT)
     units = configuration.legacy.units
     for name in (name for target in configuration.targets for name in target.amounts):
         if name in units and (units[name].exact_int() or 0) <= 0:

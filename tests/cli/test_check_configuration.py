@@ -141,7 +141,14 @@ CLUSTER = f"""\
 apiVersion: resource.k8s.io/v1
 kind: DeviceClass
 metadata: {{name: all}}
-spec: {{selectors: [{{cel: {{expression: "device.driver == 'd.io'"}}}}]}}
+spec:
+  extendedResourceName: d.io/gpu
+  selectors: [{{cel: {{expression: "device.driver == 'd.io'"}}}}]
+---
+apiVersion: v1
+kind: Node
+metadata: {{name: n1}}
+status: {{allocatable: {{e.io/fast: 2}}}}
 """
 
 
@@ -157,6 +164,26 @@ spec: {{selectors: [{{cel: {{expression: "device.driver == 'd.io'"}}}}]}}
         (["targets: [{kind: gpu, driver: d.io, class: all}]"], []),
         (["legacy: {units: {nobody.io/mem: 2Mi}}"], ["UnitWithoutUse"]),
         (["legacy: {defaults: {nobody.io/mem: '1'}}"], ["UnitWithoutUse"]),
+        (["legacy: {renames: {e.io/gpu: nvidia.com/gpuu}}"], ["UnitWithoutUse"]),
+        (["legacy: {renames: {e.io/a: e.io/b, e.io/b: e.io/a}}"], ["UnitWithoutUse"] * 2),
+        (["legacy: {renames: {e.io/a: nvidia.com/mig-1g.5gb, e.io/b: google.com/tpu}}"], []),
+        (["legacy: {renames: {e.io/a: d.io/gpu}}"], []),
+        (
+            [
+                "legacy: {renames: {e.io/a: e.io/b}}",
+                "targets: [{driver: d.io, class: all, resources: [e.io/b]}]",
+            ],
+            [],
+        ),
+        (["legacy: {networks: {default/a: e.io/fsat}}"], ["UnitWithoutUse"]),
+        (["legacy: {networks: {default/a: e.io/fast}}"], []),
+        (["legacy: {networks: {default/a: d.io/gpu}}"], []),
+        (["strategy: {weights: {memroy: 5}}"], ["WeightNotPublished"]),
+        (["strategy: {weights: {memory: 5, d.io/memory: 1, devices: 1, node.cpu: 2}}"], []),
+        (["strategy: {classWeights: {all: {foo: 5}}}"], ["WeightNotPublished"]),
+        (["strategy: {classes: {gone: packed}}"], ["TargetClassMissing"]),
+        (["strategy: {classWeights: {gone: {memory: 5}}}"], ["TargetClassMissing"]),
+        (["strategy: {classes: {all: packed}, classWeights: {all: {memory: 5}}}"], []),
         (["legacy: {units: {nvidia.com/gpumem: 2Mi, volcano.sh/gpu-memory: 10Mi}}"], []),
         (
             [

@@ -46,6 +46,7 @@ BEYOND = {
     "one name in two entries",
     "one name in two fields of an entry, and twice in one",
     "a renamed name",
+    "a resource name that stands for itself",
     "a selector that does not compile",
     "a unit that is no whole number, and one that is nothing",
 }

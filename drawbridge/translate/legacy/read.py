@@ -148,10 +148,12 @@ def _read_dialects(
     return parts, unread
 
 
-def find_dialects(name: str, configuration: Configuration | None = None) -> tuple[str, ...]:
-    """Return the dialects that know a resource name by itself, and not only by its form."""
+def find_dialects(
+    name: str, configuration: Configuration | None = None, *, by_form: bool = False
+) -> tuple[str, ...]:
+    """Return the dialects that know a resource name by itself, or also only `by_form`."""
     dialects = read_pod(make_pod(name), configuration).dialects
-    last = {dialect.NAME for dialect in _READ_LAST}
+    last = set() if by_form else {dialect.NAME for dialect in _READ_LAST}
     return tuple(dialect for dialect in dialects if dialect not in last)
 
 
