@@ -284,10 +284,17 @@ def describe_type(info: inspect.Type) -> str:  # noqa: PLR0911  # one per kind o
         case inspect.CustomType(cls=cls):
             return f"a {cls.__name__.lower()}"
         case inspect.UnionType(types=types):
-            members = (each for each in types if not isinstance(each, inspect.NoneType))
-            return join_words(map(describe_type, members), "or")
+            members = [each for each in types if not isinstance(each, inspect.NoneType)]
+            describe = describe_type if len(members) == 1 else _describe_with_least
+            return join_words(map(describe, members), "or")
         case _:
             return "another type"
+
+
+def _describe_with_least(info: inspect.Type) -> str:
+    """Describe one of several types: a number that is too small fits none of them."""
+    least = info.ge if isinstance(info, inspect.IntType) else None
+    return describe_type(info) if least is None else f"an integer of at least {least}"
 
 
 def describe_choice(value: object, allowed: Collection[str]) -> str:

@@ -43,6 +43,7 @@ class Leaf(msgspec.Struct, frozen=True, rename="camel"):
     colour: Colour | None = None
     mode: Literal["one", "all"] = "one"
     either: str | int = 0
+    shared: Literal["no", "free"] | Annotated[int, msgspec.Meta(ge=2)] = "no"
     even: Even | None = None
     anything: Any = None
 
@@ -130,6 +131,11 @@ def test_messages_contain_the_expected_type_and_the_value() -> None:
         "leaves[0].mode": "mode must be all or one, not 3",
         "leaves[0].ratio": f'ratio must be a number, not "{"x" * 37}..."',
     }
+
+
+def test_a_number_that_is_too_small_for_one_of_several_types_is_told_the_least() -> None:
+    (finding,) = walk({"leaves": [{"howMany": 1, "shared": 1}]}, SCHEMA).findings
+    assert finding.message == "shared must be free or no or an integer of at least 2, not 1"
 
 
 def test_messages_name_the_entry_of_a_list_or_map() -> None:
