@@ -128,7 +128,7 @@ def claims_and_device_plugin_pods_share_a_quota(stage: Stage) -> None:
     """Created one after the other they use at most ten GPUs. A finding names the quota."""
     cluster = installed(stage)
     stage.enter(shared(stage, cluster))
-    words = f"no DeviceClass maps {LEGACY}, so pods and claims of {GPU} share the limit"
+    words = f"claims of {GPU} are not charged to {LEGACY}, so they and pods share the limit"
     stage.wait("the finding", lambda: any(words in each for each in stage.events("gpus")))
     for number in range(MOST // 2):
         for kind in KINDS:
