@@ -11,7 +11,7 @@ from drawbridge.process.addresses import Address
 from drawbridge.process.listener import ListenerLimits, TLSListener
 from drawbridge.process.metrics import write_metrics
 
-# Probes and Prometheus open few connections. With its handshakes, a listener has at most 128.
+# Probes and Prometheus open few connections. With those that come and go, a listener has up to 128.
 _LIMITS: Final = ListenerLimits(connections=64, handshakes=32, head=8 * 1024, part=8)
 _CLOSE_SECONDS: Final = 1.0
 _METHODS: Final = ("GET", "HEAD")

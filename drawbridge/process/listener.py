@@ -73,7 +73,8 @@ class ListenerLimits(NamedTuple):
     @property
     def accepted(self) -> int:
         """How many connections are accepted in a turn of the loop."""
-        return min(self.handshakes, _ACCEPTED)
+        # Plain connections beyond all others end two turns after the turn that accepts them.
+        return min(max(1, 2 * self.handshakes // 3), _ACCEPTED)
 
     def fit(self, descriptors: int) -> "ListenerLimits":
         """Return the limits for a process with so many file descriptors."""
@@ -219,13 +220,15 @@ class _Handshakes:
 
 
 class _ListeningSocket(socket.socket):
-    """A listening socket that tells of each connection that it accepts."""
+    """A listening socket that tells of each connection that it accepts, if it has a handshake."""
 
-    handshakes: _Handshakes
+    handshakes: _Handshakes | None
 
     def accept(self) -> tuple[socket.socket, Any]:
         """Accept a connection."""
         accepted, address = super().accept()
+        if self.handshakes is None:
+            return accepted, address
         tracked = _AcceptedSocket(
             accepted.family, accepted.type, accepted.proto, fileno=accepted.detach()
         )
@@ -314,7 +317,8 @@ class TLSListener:
     def _open_socket(self) -> socket.socket:
         opened = open_listening_socket(self._at, self._name)
         listening = _ListeningSocket(opened.family, opened.type, opened.proto, opened.detach())
-        listening.handshakes = self._handshakes
+        # Plain connections count from their start among those that are open.
+        listening.handshakes = self._handshakes if self._certificate is not None else None
         listening.setblocking(False)  # noqa: FBT003  # the signature of the socket module
         return listening
 
