@@ -56,7 +56,12 @@ from drawbridge.translate.decisions.outcome import Outcome, OutcomeCache, resolv
 from drawbridge.translate.decisions.partition_policy import apply_partition_policy
 from drawbridge.translate.legacy import codes as legacy_codes
 from drawbridge.translate.legacy.asks import Ask, PodRequests
-from drawbridge.translate.legacy.codes import HINT_LOST, LABEL_KEPT, REQUESTS_ONLY
+from drawbridge.translate.legacy.codes import (
+    HINT_LOST,
+    LABEL_KEPT,
+    LIMIT_MISSING,
+    REQUESTS_ONLY,
+)
 from drawbridge.translate.legacy.misspelt_names import accept_served
 from drawbridge.translate.legacy.networks import add_networks
 from drawbridge.translate.legacy.pod_view import annotation_path, report_rejected_amounts
@@ -247,9 +252,8 @@ def _translate_rest(given: PodInput, context: TranslationContext) -> Translation
     rest = remove_returned_requests(given, context.configuration, context.facts)
     if _has_error(rest.findings):
         return Translation(findings=rest.findings)
-    translation = _refuse_missing_limits(
-        rest.pod, _translate(given._replace(pod=rest.pod), context)
-    )
+    translation = _translate(given._replace(pod=rest.pod), context)
+    translation = _report_missing_limits(rest.pod, translation, context)
     changed = report_changed(rest.pod, is_requested=bool(translation.templates))
     findings = (*rest.findings, *changed, *translation.findings)
     if not rest.edits and not changed:
@@ -264,17 +268,23 @@ def _translate_rest(given: PodInput, context: TranslationContext) -> Translation
     )
 
 
-def _refuse_missing_limits(pod: Value, translation: Translation) -> Translation:
-    """Refuse a pod with a request without a limit that the translation leaves in it."""
+def _report_missing_limits(
+    pod: Value, translation: Translation, context: TranslationContext
+) -> Translation:
+    """Report requests without a limit that the translation leaves, which refuse a manifest.
+
+    A webhook that runs later may set the limit of a pod; the API server rejects it otherwise.
+    """
     findings = translation.findings
     if _has_error(findings) or REQUESTS_ONLY.name not in {each.code for each in findings}:
         return translation
-    left = tuple(report_rejected_amounts(apply_edits(pod, translation.edits)))
-    if not left:
-        return translation
+    rejected = report_rejected_amounts(apply_edits(pod, translation.edits))
+    left = tuple(each for each in rejected if each.code == LIMIT_MISSING.name)
     paths = {each.path for each in left}
-    others = (e for e in findings if e.code != REQUESTS_ONLY.name or e.path not in paths)
-    return Translation(findings=(*left, *others))
+    others = [e for e in findings if e.code != REQUESTS_ONLY.name or e.path not in paths]
+    if left and context.is_manifest:
+        return Translation(findings=(*left, *others))
+    return msgspec.structs.replace(translation, findings=(*lower_errors(left), *others))
 
 
 def _translate(given: PodInput, context: TranslationContext) -> Translation:
