@@ -15,10 +15,9 @@ from drawbridge.names import ORIGINAL_ANNOTATION, TEMPLATE_PREFIX
 from drawbridge.pod_groups import FIELDS, LABELS
 from drawbridge.translate.legacy.codes import NETWORK_UNKNOWN
 from drawbridge.translate.legacy.dialects import sriov
-from drawbridge.translate.legacy.pod_view import KOORDINATOR_PROPOSAL
+from drawbridge.translate.legacy.pod_view import KOORDINATOR_PROPOSAL, NATIVE
 from drawbridge.translate.legacy.read import DIALECTS
 
-_NATIVE: Final = "kubernetes.io/"
 # The reverse order, in which clusters have the match conditions already.
 _KEYS: Final = tuple(key for dialect in reversed(DIALECTS) for key in dialect.STANDALONE_KEYS)
 _PREFIXES: Final = tuple(key for key in _KEYS if key.endswith(("/", ".")))
@@ -28,7 +27,7 @@ class Interest(msgspec.Struct, frozen=True):
     """The keys that select a pod; any one of them is enough."""
 
     # Any resource with a domain outside kubernetes.io, or with one of these prefixes.
-    native: str = _NATIVE
+    native: str = NATIVE
     devices: tuple[str, ...] = KOORDINATOR_PROPOSAL
     annotations: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = _PREFIXES  # prefixes of annotations and labels

@@ -8,6 +8,7 @@ from drawbridge.translate.pods import make_context, translate
 from tests.tables import YamlValue, every_row
 
 GPU = "nvidia.com/gpu"
+RDMA = "kubernetes.io/rdma"
 CASES: list[tuple[YamlValue, list[str]]] = [
     ({"limits": {GPU: 2}}, []),
     ({"limits": {GPU: 2}, "requests": {GPU: "2"}}, []),
@@ -16,7 +17,13 @@ CASES: list[tuple[YamlValue, list[str]]] = [
     ({"requests": {GPU: 1}}, ["LimitMissing"]),
     ({"requests": {GPU: 0}}, ["LimitMissing"]),
     ({"requests": {"cpu": 1, "hugepages-2Mi": 1}}, []),
-    ({"requests": {"kubernetes.io/rdma": 100}}, []),  # may be overcommitted, as cpu
+    # Resources of Kubernetes' own domain are treated as cpu.
+    ({"requests": {RDMA: 100}}, []),
+    ({"limits": {RDMA: 2}, "requests": {RDMA: 1}}, []),
+    ({"limits": {RDMA: "500m"}}, []),
+    ({"limits": {RDMA: 1}, "requests": {RDMA: "500m"}}, []),
+    ({"limits": {RDMA: 1}, "requests": {RDMA: 2}}, ["AmountsDisagree"]),
+    ({"limits": {RDMA: -1}}, ["AmountRefused"]),
 ]
 
 

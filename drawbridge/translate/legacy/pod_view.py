@@ -45,7 +45,8 @@ _LABELS: Path = ("metadata", "labels")
 _REJECTED: Final = frozenset({AMOUNT_REFUSED.name, AMOUNTS_DISAGREE.name})
 _MAX_SHOWN = 80  # characters of a value in a message
 _INT64_DIGITS = 19  # shorter numbers are below 2**63
-# Device names in Kubernetes' own domain, from Koordinator's first proposal.
+NATIVE: Final = "kubernetes.io/"
+# Device names in this domain, from Koordinator's first proposal.
 KOORDINATOR_PROPOSAL = ("kubernetes.io/gpu", "kubernetes.io/rdma")
 
 
@@ -197,15 +198,29 @@ def view_pod(pod: Value, legacy: Legacy) -> PodView:
 
 def report_rejected_amounts(pod: Value) -> Iterator[Finding]:
     """Report what the API server rejects of the device resources of a pod as it is."""
-    view = view_pod(pod, Legacy())
-    yield from (finding for finding in view.findings if finding.code in _REJECTED)
-    for container in view.containers:
+    for container in view_pod(pod, Legacy()).containers:
         for resource in (*container.resources.values(), *container.zeros.values()):
-            name = resource.original_name
-            # Limits are optional only for resources in the domain of Kubernetes.
-            if resource.entries[0][0] == "requests" and "kubernetes.io/" not in name:
-                message = f"{name} has a request but no limit, and stays in the pod"
-                yield LIMIT_MISSING.at(resource.where, message)
+            if not (is_native(resource.original_name) and _is_accepted_natively(resource)):
+                yield from _report_rejected(resource)
+
+
+def _is_accepted_natively(resource: DeviceResource) -> bool:
+    """Whether the API server accepts amounts as those of cpu, which may be overcommitted."""
+    values = [valid_quantity(value) for _, value in resource.entries]
+    amounts = [each for each in values if each is not None]
+    is_within_limit = amounts == sorted(amounts, reverse=True)
+    return is_within_limit and all(each.sign() >= 0 for each in amounts)
+
+
+def _report_rejected(resource: DeviceResource) -> Iterator[Finding]:
+    amounts = [_parse_amount(value) for _, value in resource.entries]
+    findings = [] if None not in amounts else [_invalid_amount(resource)]
+    findings += _check_amounts(resource, amounts[0], amounts[-1], None)
+    yield from (finding for finding in findings if finding.code in _REJECTED)
+    name = resource.original_name
+    if resource.entries[0][0] == "requests" and not is_native(name):
+        message = f"{name} has a request but no limit, and stays in the pod"
+        yield LIMIT_MISSING.at(resource.where, message)
 
 
 def format_value(value: Value) -> str:
@@ -252,7 +267,15 @@ def is_device_resource(name: str) -> bool:
     """Whether a resource is a device, and not counted by Kubernetes itself."""
     if "/" not in name or name.startswith(("requests.", "limits.", "hugepages-")):
         return False
-    return "kubernetes.io/" not in name or name.startswith(KOORDINATOR_PROPOSAL)
+    return not is_native(name) or name.startswith(KOORDINATOR_PROPOSAL)
+
+
+def is_native(name: str) -> bool:
+    """Whether a resource with a domain is Kubernetes' own: it may be fractional and overcommitted.
+
+    Its limit is optional, and its request may be lower.
+    """
+    return NATIVE in name
 
 
 def _read_container(
