@@ -40,6 +40,7 @@ from drawbridge.agreement.device_fence import (
     find_nodes_to_taint,
     find_nodes_without_room,
     find_open_node,
+    group_slices,
     is_our_rule,
     make_rule,
     policy_spec,
@@ -224,14 +225,10 @@ class FenceRuleReconciler:
 
     async def _find_pools(self, owned: tuple[OwnedPool, ...]) -> dict[PoolID, str]:
         """Return the owned pools on the nodes without the taint, with these nodes."""
-        drivers = {str(each.driver) for each in owned}
-        published: dict[PoolID, list[Slice]] = {}
-        for cached in self._sources.slices.all():
-            value = cached.value
-            if isinstance(value, Slice) and value.driver in drivers:
-                published.setdefault(PoolID(value.driver, value.pool), []).append(value)
+        values = (cached.value for cached in self._sources.slices.all())
+        published = [value for value in values if isinstance(value, Slice)]
         pools = {}
-        for number, (pool, slices) in enumerate(published.items()):
+        for number, (pool, slices) in enumerate(group_slices(owned, published).items()):
             if number % _POOLS_PER_STEP == 0:
                 await asyncio.sleep(0)  # others run
             node = find_open_node(owned, pool, slices, self._find_node)

@@ -12,7 +12,12 @@ from msgspec.structs import replace
 
 from cli.input.cluster_objects import ClusterObjects
 from cli.input.namespace_labels import labels_of_namespaces
-from drawbridge.agreement.device_fence import fence_rules, find_open_node, without_fence
+from drawbridge.agreement.device_fence import (
+    fence_rules,
+    find_open_node,
+    group_slices,
+    without_fence,
+)
 from drawbridge.agreement.owned_pools import decide_node, select_owned_slices
 from drawbridge.config.model import Configuration, Legacy, OwnedPool, Placement
 from drawbridge.config.placement import decide_placements, owned_pools
@@ -147,10 +152,7 @@ def find_pod_allocators(
 
 def _find_pools_by_rules(owned: Sequence[OwnedPool], objects: ClusterObjects) -> Iterator[PoolID]:
     by_name = {each.name: each for each in objects.nodes}
-    pools: dict[PoolID, list[Slice]] = {}
-    for published in objects.slices:
-        pools.setdefault(PoolID(published.driver, published.pool), []).append(published)
-    for pool, slices in pools.items():
+    for pool, slices in group_slices(owned, objects.slices).items():
         if find_open_node(owned, pool, slices, by_name.get) is not None:
             yield pool
 

@@ -26,6 +26,7 @@ from drawbridge.agreement.owned_pools import (
     decide_pool,
     find_local_pool,
 )
+from drawbridge.agreement.slice_limits import within_limits
 from drawbridge.config.model import OwnedPool
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node
@@ -144,6 +145,25 @@ def _read_names(text: str) -> frozenset[PoolID]:
         return frozenset()
     split = (each.partition("/") for each in names)
     return frozenset(PoolID(driver, name) for driver, _, name in split)
+
+
+def group_slices(owned: Sequence[OwnedPool], slices: Sequence[Slice]) -> dict[PoolID, list[Slice]]:
+    """Return the slices of the pools of owned drivers by which `find_open_node` judges them.
+
+    These are the slices that the allocator counts. A pool without any is judged by all of its own:
+    the fence stays while a node publishes too much.
+    """
+    drivers = frozenset(str(each.driver) for each in owned)
+    pools, counted = (_group_by_pool(drivers, some) for some in (slices, within_limits(slices)))
+    return pools | counted
+
+
+def _group_by_pool(drivers: Collection[str], slices: Iterable[Slice]) -> dict[PoolID, list[Slice]]:
+    pools: dict[PoolID, list[Slice]] = {}
+    for published in slices:
+        if published.driver in drivers:
+            pools.setdefault(PoolID(published.driver, published.pool), []).append(published)
+    return pools
 
 
 def find_open_node(

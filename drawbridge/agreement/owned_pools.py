@@ -205,11 +205,14 @@ def report_unused_pools(slices: Iterable[Slice], used: Iterable[Slice]) -> Findi
     return POOLS_NOT_OWNED.at("ownedPools", message, object="Configuration")
 
 
-def report_shared_pools(owned: Sequence[OwnedPool], slices: Iterable[Slice]) -> tuple[Finding, ...]:
-    """Report the pools of owned drivers that are not local to one node, by driver and name."""
+def report_shared_pools(owned: Sequence[OwnedPool], slices: Sequence[Slice]) -> tuple[Finding, ...]:
+    """Report the pools of owned drivers that are not local to one node, by driver and name.
+
+    Slices of nodes that publish too much do not count, as for the allocator.
+    """
     drivers = frozenset(str(each.driver) for each in owned)
     pools: dict[PoolID, list[Slice]] = {}
-    for slice_ in slices if drivers else ():
+    for slice_ in within_limits(slices) if drivers else ():
         if slice_.driver in drivers:
             pools.setdefault(PoolID(slice_.driver, slice_.pool), []).append(slice_)
     return tuple(

@@ -2,8 +2,15 @@
 
 from msgspec.structs import replace
 
-from drawbridge.agreement.owned_pools import FENCE, select_owned_slices
+from drawbridge.agreement.device_fence import find_open_node, group_slices
+from drawbridge.agreement.owned_pools import (
+    FENCE,
+    report_shared_pools,
+    select_owned_slices,
+)
 from drawbridge.agreement.slice_limits import MAX_OF_DRIVER, MAX_OF_NODE, report_crowded
+from drawbridge.config.model import NodeFence
+from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
 from tests.agreement.bridge_configuration import configured
@@ -41,3 +48,21 @@ def test_nodes_that_publish_too_much_are_reported_and_not_used() -> None:
     nodes = [Node(name, {"gpus": ""}, taints=(FENCE,)) for name in "abcd"]
     used = select_owned_slices(configuration, slices, nodes, (), {})
     assert {each.node_name for each in used} == {"b"}
+
+
+def test_a_node_that_publishes_too_much_does_not_share_the_pool_of_another() -> None:
+    configuration = configured(entry("gpus"))
+    owned = [replace(each, fence=NodeFence.RULES) for each in configuration.owned_pools]
+    own = replace(published(0, {"node": "b"}), pool="shared", name="own")
+    crowded = several("a", MAX_OF_DRIVER + 1)
+    slices = [own, replace(crowded[0], pool="shared"), *crowded[1:]]
+    assert report_shared_pools(owned, slices) == ()
+    assert len(report_shared_pools(owned, slices[:2])) == 1
+    nodes = {name: Node(name, {"gpus": ""}) for name in "ab"}
+    pools = group_slices(owned, slices)
+    fenced = {pool.name: find_open_node(owned, pool, pools[pool], nodes.get) for pool in pools}
+    assert fenced["shared"] == "b"
+    # The fence of what the node publishes alone stays.
+    assert {node for name, node in fenced.items() if name != "shared"} == {"a"}
+    assert group_slices(owned, [replace(own, driver="nic.example.com")]) == {}
+    assert [*group_slices(owned, [own])] == [PoolID(own.driver, "shared")]
