@@ -45,11 +45,11 @@ class PlannedHolds:
         for node in self._failed.keys() - asked.keys():
             del self._failed[node]
         server_time = self._basis.around.server_time()
-        for node, hold in asked.items():
-            if self._preemptors.find(hold.uid) is None and hold.lasts(server_time):
-                self._begin(node, hold, now)
-        # Whoever asks was not cut.
-        self._state.planner.forget_cut()
+        # Whoever asks is not charged for these searches.
+        with self._state.planner.searching_aside():
+            for node, hold in asked.items():
+                if self._preemptors.find(hold.uid) is None and hold.lasts(server_time):
+                    self._begin(node, hold, now)
 
     def try_again(self, pod_uid: str) -> None:
         """Try the hold for a pod again, because more is known about its devices."""

@@ -132,9 +132,9 @@ class ConfiguredStrategy:
         if others:
             only = replace(search, only=others, limit=0, first="", start=0)
             free = self._state.preferred_view(now) or view
-            shortlist.fitting += find_nodes(only, self._state, free).fitting
             # A node that was found before is enough.
-            self._state.planner.forget_cut()
+            with self._state.planner.searching_aside():
+                shortlist.fitting += find_nodes(only, self._state, free).fitting
         return {name: place for place, name in enumerate(best)}
 
     def _best_open(self, search: NodeSearch, pod: DecidedPod, view: View) -> list[str]:

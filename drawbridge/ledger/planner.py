@@ -5,7 +5,8 @@ equal object changes nothing. The caches never change a result. The ledger track
 """
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TypeAlias, TypeVar
 
 from drawbridge.brief import Brief, CutShort
@@ -86,6 +87,8 @@ class Planner:
         self._rules_changed = False
         self._world: World | None = None
         self._memo = Memo(Evaluators(self.selectors), brief)
+        # The cuts that do not matter to the decision.
+        self._cuts_aside: set[tuple[bytes, str]] = set()
 
     def update(self, changed: PlannerObject) -> bool:
         """Apply an added or changed object; False if it equals the known one."""
@@ -177,19 +180,31 @@ class Planner:
     @property
     def is_slow(self) -> bool:
         """Whether a decision was cut, or passed over more than one node; one may be the cause."""
-        demands = [demand for demand, _ in self._memo.cuts]
+        demands = [demand for demand, _ in self._memo.cuts - self._cuts_aside]
         return self.was_cut or len(demands) > len(set(demands))
 
     def begin_decision(self, seconds: float) -> None:
         """Begin a decision, in which the search on a node may take some seconds."""
         self.forget_cut()
         self._memo.cuts.clear()
+        self._cuts_aside.clear()
         if self._memo.brief is not None:
             self._memo.brief.seconds = seconds
 
     def forget_cut(self) -> None:
         """Forget that a search was cut, because its result does not matter to the decision."""
         self._memo.was_cut = False
+
+    @contextmanager
+    def searching_aside(self) -> Iterator[None]:
+        """Search what does not matter to the decision, so that no cut within counts."""
+        memo = self._memo
+        was_cut, cuts = memo.was_cut, frozenset(memo.cuts)
+        try:
+            yield
+        finally:
+            memo.was_cut = was_cut
+            self._cuts_aside |= memo.cuts - cuts
 
     def become_copy(self, tell: Tell, clock: Callable[[], float]) -> None:
         """Tell what is computed from now on, without being cut, in a copy of the process."""

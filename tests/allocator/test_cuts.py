@@ -33,10 +33,12 @@ from tests.allocator.clusters import (
     as_slice,
     claim,
     gpu_slice,
+    pod,
     rules,
 )
 from tests.allocator.contests import HIGH, LOW, Contest
 from tests.allocator.cuts import decide_in_a_copy
+from tests.allocator.test_planned_holds import hold_of
 from tests.cuts import CutAt
 
 # A cut within the end of a generator is lost, and the next one counts.
@@ -311,9 +313,23 @@ def test_a_decision_in_several_searches_is_cut_once_on_a_node() -> None:
     assert brief.cuts == 1
 
 
-def test_a_node_that_a_strategy_looks_at_in_vain_takes_no_time_of_a_namespace() -> None:
-    made = Cluster(brief=CutOn("b"), strategy="usable", a=2, b=2)
+@pytest.mark.parametrize("cut", ["b", "bc"])
+def test_nodes_that_a_strategy_looks_at_in_vain_take_no_time_of_a_namespace(cut: str) -> None:
+    made = Cluster(brief=CutOn(*cut), strategy="usable", a=2, b=2, c=2)
     assert [each.node for each in made.prefilter("p", claim("c"), limit=1).fit] == ["a"]
+    assert not made.state.planner.is_slow
+
+
+def test_nodes_that_are_held_for_plans_take_no_time_of_who_asks_for_others() -> None:
+    made = Cluster(brief=(brief := CutOn("a", "b")), a=1, b=1, c=1)
+    made.add(Node("c", {"name": "c"}))
+    for node in "ab":
+        made.add_claim(claim(f"of-for-{node}"))
+        hold = hold_of(f"for-{node}")
+        made.add(pod(f"for-{node}", f"of-for-{node}"), Node(node, {"name": node}, hold=hold))
+    reply = made.prefilter("p", claim("c"), nodeSelector={"name": "c"})
+    assert [each.node for each in reply.fit] == ["c"]
+    assert brief.cuts == len("ab")
     assert not made.state.planner.is_slow
 
 
