@@ -67,6 +67,8 @@ class NodeSearches:
         self._start = 0
         # Searches that found few nodes or none, in a state of the cluster.
         self._scans: BoundedCache[bytes, _Scan] = BoundedCache(MAX_REMEMBERED, MAX_REASONS, 1)
+        # Searches that go on behind a node on which they were cut.
+        self._behind_cuts: BoundedCache[bytes, bool] = BoundedCache(MAX_REMEMBERED)
 
     def is_refused(self, key: bytes) -> bool:
         """Whether no node fits for the requests with this key, in the current state."""
@@ -91,6 +93,7 @@ class NodeSearches:
         if part.examined < part.candidates and not part.fitting:
             # Which of these nodes are left is not kept: all nodes are examined again.
             self._scans.pop(key)
+            self._goes_behind_cut(key, part)
             return part
         if scan is not None and (part.fitting or search.without):
             part.candidates += scan.shortlist.candidates - scan.shortlist.examined
@@ -105,12 +108,27 @@ class NodeSearches:
         else:
             start = scan.start
             shortlist = self._continue(search, scan, now)
+        if self._goes_behind_cut(key, shortlist):
+            self._scans.pop(key)
+            return shortlist
         scan = self._new_scan(search, shortlist, start)
         if shortlist.fitting or search.without:
             self._remember_fitting(key, search, shortlist, scan)
         else:
             self._remember(key, scan)
         return shortlist
+
+    def _goes_behind_cut(self, key: bytes, shortlist: Shortlist) -> bool:
+        """Whether the next search begins behind a node on which this one was cut.
+
+        Nobody is charged then. If that is cut too, a copy has to decide.
+        """
+        behind = self._behind_cuts.pop(key)
+        if behind or not shortlist.goes_behind_cut:
+            return False
+        self._behind_cuts.put(key, value=True)
+        self._state.planner.forget_cut()
+        return True
 
     def _new_scan(self, search: NodeSearch, shortlist: Shortlist, start: int) -> _Scan:
         # What is kept does not grow with the nodes.
@@ -198,6 +216,7 @@ def _joined(before: Shortlist, after: Shortlist) -> Shortlist:
         candidates=after.candidates,
         error=before.error or after.error,
         errors=before.errors + after.errors,
+        goes_behind_cut=after.goes_behind_cut,
     )
 
 

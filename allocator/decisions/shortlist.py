@@ -113,6 +113,8 @@ class Shortlist(msgspec.Struct, kw_only=True):
     candidates: int = 0
     error: Failure | None = None
     errors: int = 0
+    # Whether the search was cut on a node, and ended before it had visited those behind it.
+    goes_behind_cut: bool = False
     # Whether devices with a penalty were left out.
     excludes_devices: bool = False
 
@@ -166,13 +168,14 @@ def find_nodes(search: NodeSearch, state: AllocatorState, view: View) -> Shortli
             if not isinstance(error, CutOnNodeError):
                 break
             passed += 1
-            if passed > MAX_PASSED or search.out_of_time():
-                break
             at_cut = at_cut or shortlist.copy()
             # What fits in front of it counts, however many nodes are cut behind it.
-            size = max(batch.index(error.node), 1)
+            in_front = batch.index(error.node)
+            size = max(in_front, 1)
             names = [each for each in names if each != error.node]
             last = min(len(names), search.visits)
+            if passed > MAX_PASSED or search.out_of_time():
+                last = shortlist.examined + in_front
             continue
         unfit += unfit_here
         shortlist.examined += len(batch)
@@ -186,6 +189,7 @@ def find_nodes(search: NodeSearch, state: AllocatorState, view: View) -> Shortli
         state.planner.forget_cut()
     elif at_cut is not None:
         shortlist = at_cut
+        shortlist.goes_behind_cut = passed <= MAX_PASSED and visited < shortlist.candidates
     shortlist.visited = visited
     shortlist.reasons += _reasons_beside_devices(search, state, unfit, shortlist.candidates)
     return shortlist

@@ -1,0 +1,106 @@
+"""Searches that are cut on nodes when the time of a turn is over."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from allocator.decisions.waiting import WaitingPods
+from allocator.scheduler.calls import _TURN_SECONDS
+from drawbridge.brief import FORGIVEN_SECONDS, USUAL_SECONDS
+from tests.allocator.clusters import Cluster, claim, gpu_slice
+from tests.allocator.cuts import decide_in_a_copy
+from tests.allocator.test_cuts import CutOn, T
+
+
+class SlowOn(CutOn):
+    """Takes the time of each search that it cuts."""
+
+    def run(self, compute: Callable[[], T]) -> T:
+        """Return what a function returns; raises CutShort."""
+        before = self.cuts
+        try:
+            return super().run(compute)
+        finally:
+            if self.cuts > before:
+                time.sleep(min(self.seconds, USUAL_SECONDS))
+
+
+def within(seconds: float) -> Callable[[], bool]:
+    """Return whether some seconds from now are over."""
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() >= end
+
+
+def test_one_node_that_takes_a_whole_turn_neither_delays_nor_charges_a_namespace() -> None:
+    made = Cluster(brief=SlowOn("a"), a=2, b=1)
+    waiting = WaitingPods(made.decisions)
+    reply = made.prefilter("p", claim("c", 2))
+    waiting.note_answer("p", [], 0.0, complete=reply.complete)
+    made.add(gpu_slice("a", 2, generation=2), gpu_slice("b", 2, generation=2))
+    later = FORGIVEN_SECONDS
+    turn = waiting.wake(later, out_of_time=within(_TURN_SECONDS))
+    if not turn.woken:  # the turn was over
+        assert not turn.aside
+        assert not made.state.planner.is_slow
+        turn = waiting.wake(later, out_of_time=within(_TURN_SECONDS))
+    assert turn.woken == ("p",)
+    assert {each.partition("/")[0] for each in made.held()} == {"b"}
+    assert not made.state.planner.is_slow
+
+
+def test_a_pod_whose_search_takes_long_on_each_node_waits_for_a_copy() -> None:
+    made = Cluster(brief=SlowOn(*"abcd"), **dict.fromkeys("abcd", 2))
+    waiting = WaitingPods(made.decisions)
+    waiting.note_answer("p", [], 0.0, complete=made.prefilter("p", claim("c", 2)).complete)
+    later = FORGIVEN_SECONDS
+    for _ in range(3):
+        if waiting.wake(later, out_of_time=within(_TURN_SECONDS)).aside:
+            break
+    else:
+        pytest.fail("no copy decides")
+    assert made.state.planner.is_slow
+
+
+def test_what_fits_in_front_of_the_node_where_the_time_ends_counts() -> None:
+    made = Cluster(brief=SlowOn("c"), **dict.fromkeys("abcd", 1))
+    asked = made.request("p", claim("c"), limit=3)
+    reply = made.decisions.prefilter(asked, made.now, within(USUAL_SECONDS / 2))
+    assert [each.node for each in reply.fit] == ["a", "b"]
+    assert not made.state.planner.is_slow
+
+
+def test_what_fits_in_front_of_a_node_counts_when_the_time_ends_behind_it() -> None:
+    made = Cluster(brief=(brief := CutOn("c")), **dict.fromkeys("abcde", 1))
+    asked = 0
+
+    def is_over() -> bool:
+        nonlocal asked
+        asked += bool(brief.cuts)
+        return asked > 1
+
+    request = made.request("p", claim("c"), limit=5)
+    reply = made.decisions.prefilter(request, made.now, is_over)
+    assert [each.node for each in reply.fit] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "cut", "fits"),
+    [
+        ("abcdefghijklmnop", "abcehjmn", "p"),
+        ("abcdefghijklmnop", "abcdeghklm", "n"),
+    ],
+)
+def test_each_node_has_its_turn_between_those_that_change_all_the_time(
+    nodes: str, cut: str, fits: str
+) -> None:
+    sizes = {each: 2 if each in cut + fits else 1 for each in nodes}
+    made = Cluster(brief=CutOn(*cut), **sizes)
+    waiting = WaitingPods(made.decisions)
+    reply = made.prefilter("p", claim("c", 2), limit=1)
+    waiting.note_answer("p", [], 0.0, complete=reply.complete)
+    for generation in range(2, 8):
+        if aside := waiting.wake(1.0).aside:
+            decide_in_a_copy(waiting, made.state.planner, aside)
+        made.add(*(gpu_slice(each, 2, generation=generation) for each in cut))
+    assert {each.partition("/")[0] for each in made.held()} == {fits}
