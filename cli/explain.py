@@ -36,6 +36,7 @@ from drawbridge.documents.values import Value, as_mapping
 from drawbridge.dra.counted import count_noun
 from drawbridge.finding import Finding
 from drawbridge.names import TRANSLATE_LABEL
+from drawbridge.report.codes import ALLOW_SIMULATION, CLAIM_PENDING, FREE_DEVICES
 from drawbridge.report.device_holders import find_holders
 from drawbridge.report.events import SeenEvent
 from drawbridge.report.explain import (
@@ -122,7 +123,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         each.pod: ask_about(options, each, values.get(each.pod), streams, findings) for each in pods
     }
     output.print_findings(findings, streams.err)
-    _print_explanations(options, done, told, streams)
+    _print_explanations(options, _add_remedies(done, told), told, streams)
     if has_errors(findings):
         return BAD
     complete = done.complete if isinstance(done, WorkloadExplanation) else done.placed
@@ -142,6 +143,31 @@ def _explain(objects: Subject, configuration: Configuration) -> Explanation | Wo
 def _with_policies(done: Explanation, configuration: Configuration) -> Explanation:
     findings = tuple(apply_policies(done.findings, configuration.findings))
     return msgspec.structs.replace(done, findings=findings)
+
+
+def _add_remedies(
+    done: Explanation | WorkloadExplanation, told: Mapping[str, Told]
+) -> Explanation | WorkloadExplanation:
+    """Say of claims that wait what to do about the reasons, or about a failed simulation."""
+    if isinstance(done, WorkloadExplanation):
+        explained = tuple(_add_remedy(each, told[each.pod]) for each in done.explained)
+        return msgspec.structs.replace(done, explained=explained)
+    return _add_remedy(done, told[done.pod])
+
+
+def _add_remedy(done: Explanation, told: Told) -> Explanation:
+    placement = told.waiting.placement if told.waiting is not None else None
+    if (told.answer or {}).get("reasons") or (placement is not None and placement.reasons):
+        remedy = FREE_DEVICES
+    elif told.waiting is not None and placement is None:
+        remedy = ALLOW_SIMULATION
+    else:
+        return done
+    findings = (
+        msgspec.structs.replace(each, remedy=remedy) if each.code == CLAIM_PENDING.name else each
+        for each in done.findings
+    )
+    return msgspec.structs.replace(done, findings=tuple(findings))
 
 
 def _decide_mode(namespace: Value, scope: Scope) -> tuple[str | None, tuple[Finding, ...]]:

@@ -30,9 +30,13 @@ TEMPLATE_DIFFERS = CODES.define("TemplateDiffers")
 CLAIM_NOT_GENERATED = CODES.define("ClaimNotGenerated", Trait.ONLY_FOR_PODS)
 CLAIM_GONE = CODES.define("ClaimGone")
 CLAIM_PENDING = CODES.define("ClaimPending")
-# The remedies where the cluster was asked why no node fits.
+# The remedies in a live cluster: whether it was asked why no node fits, and answered with reasons.
 FREE_DEVICES: Final = "Free or add devices as the reasons of the nodes say, or request others."
-FREE_RESOURCES: Final = "Free or add the resources that the message names."
+SEE_CONDITION: Final = "The message of the condition PodScheduled says what the pod waits for."
+ALLOW_SIMULATION: Final = (
+    f"{SEE_CONDITION} With the right that the simulation lacks, it names the missing devices."
+)
+FREE_RESOURCES: Final = "Free, add or change what the message names."
 CLAIM_NOT_RESERVED = CODES.define("ClaimNotReserved")
 POD_PENDING = CODES.define("PodPending", Trait.ONLY_FOR_PODS)
 GANG_MEMBERS_MISSING = CODES.define("GangMembersMissing", Trait.ONLY_FOR_PODS)

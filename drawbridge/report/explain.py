@@ -382,7 +382,7 @@ def _claim_findings(
     elif explained.state == "missing":
         yield codes.CLAIM_GONE.at(path, f"ResourceClaim {explained.claim} not found", object=about)
     elif explained.state == "pending":
-        remedy = codes.FREE_DEVICES if objects.is_live else None
+        remedy = codes.SEE_CONDITION if objects.is_live else None
         yield codes.CLAIM_PENDING.at("", "no devices allocated", object=claim, remedy=remedy)
     elif explained.state == "allocated":
         users = as_list(get_value(objects.claims[explained.claim or ""], ("status", "reservedFor")))

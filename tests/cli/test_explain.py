@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from drawbridge.report import codes
 from tests.cli.running import command, on_api, own_zone
 from tests.cli.test_effective_configuration import registered
 from tests.cli.test_live_cluster import OBJECTS
@@ -319,8 +320,50 @@ def test_the_explanation_of_a_live_pod_does_not_advise_itself(tmp_path: Path, na
     }
     objects = [*others, deployment, pod, template]
     _, out, _ = on_api(tmp_path, objects, "explain", name, "-n", "team-a")
-    assert "0/1 nodes are available [PodPending]\n    Free or add the resources" in out
+    assert "0/1 nodes are available [PodPending]\n    Free, add or change" in out
     assert "drawbridge explain" not in out
+
+
+@pytest.mark.parametrize(
+    ("count", "forbidden", "remedy"),
+    [
+        (9, "", codes.FREE_DEVICES),
+        (1, "", codes.SEE_CONDITION),
+        (9, "/nodes", codes.ALLOW_SIMULATION),
+    ],
+    ids=["reasons", "devices are free", "not simulated"],
+)
+def test_the_remedy_for_a_claim_that_waits_follows_the_simulation(
+    tmp_path: Path, count: int, forbidden: str, remedy: str
+) -> None:
+    *others, pod, template = waiting(count)
+    name = "train-drawbridge-x"
+    pod["status"]["resourceClaimStatuses"] = [{"name": "drawbridge", "resourceClaimName": name}]
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {
+            "name": name,
+            "namespace": "team-a",
+            "annotations": {"resource.kubernetes.io/pod-claim-name": "drawbridge"},
+            "ownerReferences": [
+                {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "name": "train",
+                    "uid": "u1",
+                    "controller": True,
+                }
+            ],
+        },
+        "spec": template["spec"]["spec"],
+        "status": {},
+    }
+    words = ("-n", "team-a", "-o", "json")
+    objects = [*others, pod, template, claim]
+    _, out, _ = explained(tmp_path, objects, *words, forbidden=forbidden)
+    told = {each["code"]: each["remedy"] for each in json.loads(out)["findings"]}
+    assert told["ClaimPending"] == remedy
 
 
 @pytest.mark.parametrize("part", ["/nodes", "/resourceslices"])
