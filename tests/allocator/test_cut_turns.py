@@ -88,6 +88,8 @@ def test_what_fits_in_front_of_a_node_counts_when_the_time_ends_behind_it() -> N
     ("nodes", "cut", "fits"),
     [
         ("abcdefghijklmnop", "abcehjmn", "p"),
+        ("abcdefghijkl", "acdefghijk", "l"),
+        ("abcdefghijkl", "abdefghijk", "l"),
         ("abcdefghijklmnop", "abcdeghklm", "n"),
     ],
 )
