@@ -200,7 +200,8 @@ class NodeSearches:
         if not shortlist.fitting:
             shortlist = find_nodes(search, self._state, self._state.ledger.view())
         if search.only is None:
-            self._start = search.start + shortlist.visited - (search.stays and bool(shortlist.fitting))
+            stays = search.stays and bool(shortlist.fitting)
+            self._start = search.start + shortlist.visited - stays
         return shortlist
 
 
