@@ -23,7 +23,8 @@ from drawbridge.solver.world import View
 # A search that was cut, and found too few members, begins again if the use of devices has changed
 # meanwhile. After so many times, its result counts.
 MAX_STALE_SEARCHES: Final = 4
-# A search that was cut so often on a node passes over it. A copy may have answered meanwhile.
+# A search that was cut so often on a node passes over it, and the decision begins anew if that may
+# not be. A copy may have answered meanwhile.
 MAX_CUTS: Final = 3
 T = TypeVar("T")
 
@@ -70,14 +71,18 @@ class GroupDecision:
         self.promised: dict[str, None] = {}  # to whom, in order
         self.now = 0.0
         self.use = 0  # of those devices, in which members are placed at first
+        self._find_uses: Callable[[], Sequence[Ask]] = tuple
+        self._uses: Sequence[Ask] = ()
+        self._steps = steps
+        self._begin()
+
+    def _begin(self) -> None:
         # Which quota the first devices exceed that were found, and the room for others.
         self.exceeded: Reason | None = None
         self._room: QuotaRoom | None = None
         self.left_out = False  # whether the last search has left nodes out for that
         self._may_pass, self._cuts = False, Counter[str]()  # on nodes, in the last search
-        self._find_uses: Callable[[], Sequence[Ask]] = tuple
-        self._uses: Sequence[Ask] = ()
-        self._search: CutSearch[Question, GroupAnswer] = CutSearch(steps(self))
+        self._search: CutSearch[Question, GroupAnswer] = CutSearch(self._steps(self))
 
     def run(
         self,
@@ -90,7 +95,10 @@ class GroupDecision:
         `find_uses` returns a question to the solver for each use of devices.
         """
         self._find_uses, self._uses, self.now = find_uses, (), now
-        return self._search.run(self._ask, out_of_time)
+        answer = self._search.run(self._ask, out_of_time)
+        if answer is None and not self._may_pass and self._most_cut():
+            self._begin()  # other nodes may have devices by now
+        return answer
 
     def begin_search(self, *, may_pass: bool) -> None:
         """Begin a search. One that passed over nodes refuses nobody, and is followed by others."""
@@ -100,6 +108,9 @@ class GroupDecision:
     @property
     def passed(self) -> frozenset[str]:
         """The nodes that the last search has passed over."""
+        return self._most_cut() if self._may_pass else frozenset()
+
+    def _most_cut(self) -> frozenset[str]:
         return frozenset(each for each, cuts in self._cuts.items() if cuts >= MAX_CUTS)
 
     def begin_promises(self) -> None:
@@ -130,12 +141,12 @@ class GroupDecision:
 
     def _ask(self, question: Question) -> Solution | None:
         uses, (node, claims) = self._current_uses(), question
-        if self._cuts[node] >= MAX_CUTS:
+        if self._may_pass and self._cuts[node] >= MAX_CUTS:
             return None
         try:
             solution = uses[min(self.use, len(uses) - 1)](node, claims)
         except CutOnNodeError:
-            self._cuts[node] += self._may_pass
+            self._cuts[node] += 1
             raise
         if solution is None or self._room is None or self._room.fits(claims, solution):
             return solution

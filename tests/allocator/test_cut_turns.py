@@ -106,3 +106,21 @@ def test_each_node_has_its_turn_between_those_that_change_all_the_time(
             decide_in_a_copy(waiting, made.state.planner, aside)
         made.add(*(gpu_slice(each, 2, generation=generation) for each in cut))
     assert {each.partition("/")[0] for each in made.held()} == {fits}
+
+
+@pytest.mark.parametrize("since", [3, 8, 20])
+def test_a_gang_waits_for_no_node_that_changes_when_another_one_grows(since: int) -> None:
+    made = Cluster(brief=CutOn("a"), a=2, b=1)
+    waiting = WaitingPods(made.decisions)
+    for uid in ("m0", "m1"):
+        reply = made.ask_group("default/g", "m0", "m1", min_count=2, asking=uid)
+        waiting.note_answer(uid, [each.node for each in reply.fit], 0.0, complete=reply.complete)
+    for generation in range(2, since + 10):
+        if aside := waiting.wake(1.0).aside:
+            decide_in_a_copy(waiting, made.state.planner, aside)
+        made.add(gpu_slice("a", 2, generation=generation))
+        if generation == since:
+            assert not made.held()
+            assert not made.decisions.groups.is_refused("default/g")
+            made.add(gpu_slice("b", 4, generation=2))
+    assert {each.partition("/")[0] for each in made.held()} == {"b"}
