@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from drawbridge.documents.paths import format_path
+from drawbridge.documents.paths import Path, format_path
 from drawbridge.dra.counted import list_some
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.asks import (
@@ -32,11 +32,14 @@ AskNames = Mapping[str, tuple[str, ...]]
 class _HeldAsk:
     """An ask whose devices init containers can share, with the asks that do."""
 
-    __slots__ = ("ask", "sharing", "users")
+    __slots__ = ("_sidecar", "ask", "sharing", "users")
 
     def __init__(self, ask: Ask) -> None:
         self.ask = ask
         self.sharing: list[Ask] = []
+        # A pod can have hundreds of both kinds of asks.
+        sidecars = (user.path for user in ask.users if user.role is ContainerRole.SIDECAR)
+        self._sidecar = min(sidecars, default=None)  # the first one that uses the devices
         self.users: list[DeviceUser] = [*ask.users]
 
     def share(self, ask: Ask) -> None:
@@ -44,12 +47,9 @@ class _HeldAsk:
         self.sharing.append(ask)
         self.users += ask.users
 
-    def is_free_for(self, ask: Ask) -> bool:
-        """Whether no sidecar uses the devices while the init containers of an ask run."""
-        last = max(user.path for user in ask.users)
-        return all(
-            user.role is not ContainerRole.SIDECAR or user.path > last for user in self.ask.users
-        )
+    def is_free_for(self, last: Path) -> bool:
+        """Whether no sidecar uses the devices until the last init container of an ask has ended."""
+        return self._sidecar is None or self._sidecar > last
 
     def describe_users(self) -> str:
         """Return the names of the containers, the first ones if there are many."""
@@ -91,7 +91,8 @@ def share_devices(asks: Iterable[Ask]) -> tuple[tuple[Ask, ...], AskNames, tuple
     findings: list[Finding] = []
     merged: dict[str, tuple[str, ...]] = {each.ask.name: (each.ask.name,) for each in held}
     for ask, alike in inits:
-        free = [each for each in pool.get(alike, ()) if each.is_free_for(ask)]
+        last = max(user.path for user in ask.users)
+        free = [each for each in pool.get(alike, ()) if each.is_free_for(last)]
         into, missing, reported = _share(ask, free)
         findings += reported
         if missing != 0 and not into:
@@ -100,7 +101,7 @@ def share_devices(asks: Iterable[Ask]) -> tuple[tuple[Ask, ...], AskNames, tuple
             into += larger
             missing = 0 if larger else missing
         if missing != 0:
-            if any(_is_left(each, ask, into) for each in held):
+            if any(_is_left(each, ask, into) for each in held if each.is_free_for(last)):
                 findings.append(_adds_up(ask))
             _hold(replace(ask, count=missing), alike, held, pool)
             into.append(ask.name)
@@ -226,7 +227,7 @@ def _is_left(held_ask: _HeldAsk, ask: Ask, into: Sequence[str]) -> bool:
     devices of the same resource.
     """
     other = held_ask.ask
-    if other.kind is not ask.kind or other.name in into or not held_ask.is_free_for(ask):
+    if other.kind is not ask.kind or other.name in into:
         return False
     return not into or not set(ask.resources).isdisjoint(other.resources)
 
