@@ -31,6 +31,7 @@ from drawbridge.api_error import ApiError
 from drawbridge.config.model import Configuration
 from drawbridge.config.placement import owned_pools
 from drawbridge.dra.classes import DeviceClass
+from drawbridge.dra.inventory import group_by_pool
 from drawbridge.dra.nodes import Node, node_reader
 from drawbridge.dra.slices import Slice
 from drawbridge.facts import serialized
@@ -39,7 +40,7 @@ from drawbridge.facts.model import Facts
 from drawbridge.facts.recent_pools import RecentPools
 from drawbridge.facts.served_names import DualNode
 from drawbridge.finding import Finding
-from drawbridge.judge.slices.pools import find_foreign_slices, group_by_pool
+from drawbridge.judge.slices.pools import find_foreign_slices
 from drawbridge.names import FACTS_CONFIG_MAP, FACTS_ORDER_ANNOTATION
 from drawbridge.translate.pods import TranslationContext, make_context
 

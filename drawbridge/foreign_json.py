@@ -86,7 +86,7 @@ def decode_foreign(
 
 
 def to_utf8(raw: bytes) -> bytes:
-    """Return a text with U+FFFD in place of each byte that is not UTF-8."""
+    """Return a text with U+FFFD in place of what is not UTF-8."""
     return raw if _is_utf8(raw) else b"".join(each.encode() for each in _decode(raw, "replace"))
 
 

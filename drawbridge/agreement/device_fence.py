@@ -28,7 +28,7 @@ from drawbridge.agreement.owned_pools import (
 )
 from drawbridge.agreement.slice_limits import within_limits
 from drawbridge.config.model import OwnedPool
-from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.inventory import PoolID, group_by_pool
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
 from drawbridge.dra.taints import DeviceTaintRule, TaintSelector
@@ -154,16 +154,11 @@ def group_slices(owned: Sequence[OwnedPool], slices: Sequence[Slice]) -> dict[Po
     the fence stays while a node publishes too much.
     """
     drivers = frozenset(str(each.driver) for each in owned)
-    pools, counted = (_group_by_pool(drivers, some) for some in (slices, within_limits(slices)))
+    pools, counted = (
+        group_by_pool(each for each in some if each.driver in drivers)
+        for some in (slices, within_limits(slices))
+    )
     return pools | counted
-
-
-def _group_by_pool(drivers: Collection[str], slices: Iterable[Slice]) -> dict[PoolID, list[Slice]]:
-    pools: dict[PoolID, list[Slice]] = {}
-    for published in slices:
-        if published.driver in drivers:
-            pools.setdefault(PoolID(published.driver, published.pool), []).append(published)
-    return pools
 
 
 def find_open_node(

@@ -27,7 +27,7 @@ from drawbridge.config.placement import owned_pools, selecting_entries
 from drawbridge.dra.counted import count_noun, join_words, list_some
 from drawbridge.dra.device import Taint
 from drawbridge.dra.generations import current_slices
-from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.inventory import PoolID, group_by_pool
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.similar_names import suggest
 from drawbridge.dra.slices import Slice
@@ -179,11 +179,8 @@ def select_owned_slices(
         name: find_withheld_drivers(node, families, extended, held.get(name, ()))
         for name, node in by_name.items()
     }
-    pools: dict[PoolID, list[Slice]] = {}
-    for slice_ in within_limits(slices):
-        pools.setdefault(PoolID(slice_.driver, slice_.pool), []).append(slice_)
     used: set[str] = set()
-    for pool, published in pools.items():
+    for pool, published in group_by_pool(within_limits(slices)).items():
         local = find_local_pool(pool, published)
         if local is None or decide_pool(owned, pool, published, by_name.get) not in OWNED:
             continue
@@ -211,10 +208,8 @@ def report_shared_pools(owned: Sequence[OwnedPool], slices: Sequence[Slice]) -> 
     Slices of nodes that publish too much do not count, as for the allocator.
     """
     drivers = frozenset(str(each.driver) for each in owned)
-    pools: dict[PoolID, list[Slice]] = {}
-    for slice_ in within_limits(slices) if drivers else ():
-        if slice_.driver in drivers:
-            pools.setdefault(PoolID(slice_.driver, slice_.pool), []).append(slice_)
+    counted = within_limits(slices) if drivers else ()
+    pools = group_by_pool(each for each in counted if each.driver in drivers)
     return tuple(
         report_shared_pool(pool, pools[pool])
         for pool in sorted(pools)

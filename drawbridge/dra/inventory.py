@@ -227,19 +227,28 @@ class Inventory(msgspec.Struct, frozen=True, eq=False, dict=True):
         return (self.pools[pool] for pool in self.pools if pool not in self.alike)
 
 
+def group_by_pool(slices: Iterable[Slice]) -> dict[PoolID, list[Slice]]:
+    """Return the slices of each pool, by name."""
+    pools: dict[PoolID, list[Slice]] = {}
+    for slice_ in sorted(slices, key=lambda each: each.name):
+        pools.setdefault(PoolID(slice_.driver, slice_.pool), []).append(slice_)
+    return pools
+
+
 def build_inventory(
     slices: Iterable[Slice],
     taint_rules: Iterable[DeviceTaintRule] = (),
     gates: Gates = DEFAULTS,
 ) -> Inventory:
     """Index slices. Adds the taints of the rules to devices if the feature gate is enabled."""
-    pools: dict[PoolID, list[Slice]] = {}
-    for slice_ in sorted(slices, key=lambda each: each.name):
-        pools.setdefault(PoolID(slice_.driver, slice_.pool), []).append(slice_)
     rules = sorted(taint_rules, key=lambda rule: rule.name) if gates.device_taint_rules else ()
     empty = Inventory(gates, tuple(rules))
     return _with_pools(
-        empty, {pool: _index_pool(empty, pool, tuple(members)) for pool, members in pools.items()}
+        empty,
+        {
+            pool: _index_pool(empty, pool, tuple(members))
+            for pool, members in group_by_pool(slices).items()
+        },
     )
 
 

@@ -10,6 +10,7 @@ from itertools import chain
 from drawbridge.cel.dra import Selectors
 from drawbridge.cel.dra.peers import make_evaluator
 from drawbridge.dra.compatibility import Declaration, UnsetGroups
+from drawbridge.dra.inventory import group_by_pool
 from drawbridge.dra.slices import Slice
 from drawbridge.finding import Finding
 from drawbridge.judge.slices import attributes, pools
@@ -45,7 +46,7 @@ def judge_slices(
     expressions. `declarations` override the rules of slices.
     """
     last = pools.latest_slices(slices)
-    by_pool = pools.group_by_pool(last)
+    by_pool = group_by_pool(last)
     newest = pools.current_pools(by_pool)
     current = tuple(each for members in newest.values() for each in members)
     ordinary = OrdinaryDevices()

@@ -7,13 +7,14 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from drawbridge.cel.dra import Selectors
 from drawbridge.dra.classes import KIND, DeviceClass
+from drawbridge.dra.inventory import group_by_pool
 from drawbridge.dra.slices import Slice
 from drawbridge.dra.validation import format_object_name, validate_class
 from drawbridge.finding import Finding
 from drawbridge.judge.claims.opaque_configs import check_class_configs
 from drawbridge.judge.slices import codes
 from drawbridge.judge.slices.expressions import check_class_selectors, published_devices
-from drawbridge.judge.slices.pools import current_pools, group_by_pool, latest_slices
+from drawbridge.judge.slices.pools import current_pools, latest_slices
 
 
 def judge_classes(

@@ -37,14 +37,6 @@ def current_pools(slices: SlicesByPool) -> Pools:
     }
 
 
-def group_by_pool(slices: Iterable[Slice]) -> SlicesByPool:
-    """Return the slices of each pool, by name."""
-    pools: dict[PoolID, list[Slice]] = {}
-    for slice_ in sorted(slices, key=lambda each: each.name):
-        pools.setdefault(PoolID(slice_.driver, slice_.pool), []).append(slice_)
-    return pools
-
-
 def latest_slices(slices: Iterable[Slice]) -> tuple[Slice, ...]:
     """Return the last slice of each name; in a cluster it replaces the others."""
     return tuple({each.name: each for each in slices}.values())

@@ -5,10 +5,11 @@ from typing import Final
 
 from drawbridge.dra.attributes import PCI_BUS_ID
 from drawbridge.dra.counted import list_some
+from drawbridge.dra.inventory import group_by_pool
 from drawbridge.dra.slices import KIND, Slice
 from drawbridge.finding import Finding
 from drawbridge.judge.slices import codes
-from drawbridge.judge.slices.pools import current_pools, group_by_pool, latest_slices
+from drawbridge.judge.slices.pools import current_pools, latest_slices
 
 _MAX_NAMES: Final = 10
 # The driver, the slice and the path of an attribute.
