@@ -18,7 +18,7 @@ from drawbridge.dra.slices import Slice
 from drawbridge.report.stuck.codes import CONSUMER_GONE
 from drawbridge.report.stuck.find import find_stuck
 from drawbridge.report.stuck.found import Stuck
-from drawbridge.report.stuck.objects import KINDS, HangingObjects, from_values
+from drawbridge.report.stuck.objects import KINDS, READY, HangingObjects, from_values
 from drawbridge.report.stuck.pods import FAILURES, decode_device_pod
 
 if TYPE_CHECKING:
@@ -112,7 +112,11 @@ async def find_stuck_around(  # noqa: PLR0913  # what was read already
     *,
     findings: list[LocatedFinding],
 ) -> tuple[Stuck, ...]:
-    """Return what is stuck about these pods of one namespace, their claims and their nodes."""
+    """Return what is stuck about these pods of one namespace, their claims and their nodes.
+
+    Who may read his namespace only is not told of nodes and slices while all pods are ready.
+    """
+    findings = [] if all(map(_is_ready, pods)) else findings
     names = [*dict.fromkeys(filter(None, map(_node_of, pods)))][:_MOST_NODES]
     complete = set[str]()
     values: list[Value] = [*pods, *claims.values(), *events]
@@ -145,6 +149,12 @@ async def find_stuck_around(  # noqa: PLR0913  # what was read already
         only_node="" if slices is None else only,
     )
     return await find_stuck_live(session, hanging)
+
+
+def _is_ready(pod: Value) -> bool:
+    conditions = map(as_mapping, as_list(get_value(pod, ("status", "conditions"))))
+    ready = any(each.get("type") == READY and each.get("status") == "True" for each in conditions)
+    return ready and not get_value(pod, ("metadata", "deletionTimestamp"))
 
 
 def _node_of(pod: Value) -> str:

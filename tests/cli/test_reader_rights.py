@@ -55,6 +55,8 @@ DEPLOYMENT = {
     "metadata": {"name": "web", "namespace": "default"},
     "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": {"spec": {"containers": []}}},
 }
+READY_POD = pod_of("ready", "1", nodeName="edge-1")
+READY_POD["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
 
 
 def run(folder: Path, rights: Rights, *words: str) -> Printed:
@@ -67,7 +69,7 @@ def run(folder: Path, rights: Rights, *words: str) -> Printed:
     (files / "claim.yaml").write_text(CLAIMED, "utf-8")
     (files / "pod.yaml").write_text(write_yaml([pod_of("new", "2")]), "utf-8")
     named = (str(files) if each == "FOLDER" else each for each in words)
-    objects = (RULE, QUOTA, DEPLOYMENT, pod_of("there", "1", nodeName="edge-1"))
+    objects = (RULE, QUOTA, DEPLOYMENT, pod_of("there", "1", nodeName="edge-1"), READY_POD)
     return on_api(folder, objects, *named, prepare=prepare)
 
 
@@ -105,6 +107,16 @@ def test_what_a_command_may_not_read_is_said(
     printed = run(tmp_path, rights, *words.split())
     assert any(resource in each for each in rights.denied)
     assert (printed.out + printed.err).count(told) == 1
+
+
+def test_explain_names_no_right_that_only_shows_more_while_the_pod_is_ready(tmp_path: Path) -> None:
+    role = READER
+    for resource in ("nodes", "resourceslices"):
+        role = [_without(each, resource) for each in role]
+    rights = Rights(role, NAMESPACE)
+    printed = run(tmp_path, rights, "explain", "ready", "-n", "default", "--context")
+    assert printed.code == 0
+    assert "Unreadable" not in printed.out + printed.err
 
 
 def test_a_kind_that_may_not_be_listed_and_that_no_server_has_is_not_missed(tmp_path: Path) -> None:
