@@ -4,12 +4,14 @@ A pod without devices is kept as one value that all such pods share. Of others, 
 their owners may write without end, but the devices that they ask for, and the users of these.
 """
 
+from collections.abc import Mapping
 from typing import Final, TypeVar
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from drawbridge.agreement.scope import PodMetadata, PodOwner, find_root_owner
+from drawbridge.dra.quantity import Quantity, QuantityError, from_json
 from drawbridge.report.stuck.found import MOST_NAMES
 from drawbridge.report.stuck.objects import (
     HangingClaim,
@@ -17,10 +19,11 @@ from drawbridge.report.stuck.objects import (
     HangingContainer,
     HangingMetadata,
     HangingPod,
+    HeldResult,
     Owner,
 )
 from drawbridge.report.stuck.pods import POD_CONDITIONS, has_devices, is_asked
-from drawbridge.usage.claims import ClaimHolding, ClaimOwner, read_claim_use
+from drawbridge.usage.claims import ClaimHolding, ClaimOwner, HeldPart, read_time
 
 T = TypeVar("T")
 NO_DEVICES: Final = HangingPod()
@@ -31,7 +34,7 @@ _GATED: Final = (None,)
 # What is kept of each list of a pod whose namespace has more than its share of the memory.
 _MOST_PARTS: Final = 8
 _POD: Final = msgspec.json.Decoder(HangingPod, strict=False)
-_CLAIM: Final = msgspec.json.Decoder(HangingClaim, strict=False)
+_CLAIM: Final = msgspec.json.Decoder(HangingClaim)
 
 
 class WatchedClaim(ClaimHolding, frozen=True):
@@ -42,17 +45,62 @@ class WatchedClaim(ClaimHolding, frozen=True):
 
 def read_watched_claim(raw: bytes) -> WatchedClaim:
     """Read a claim of `resource.k8s.io/v1`; raises msgspec.DecodeError or ValueError."""
-    use, hanging = read_claim_use(raw), _CLAIM.decode(raw)
-    held = {name: getattr(use, name) for name in use.__struct_fields__}
-    if use.owner is not None:
-        kind, name, uid = (e[:_MAX_NAME] for e in (use.owner.kind, use.owner.name, use.owner.uid))
-        held["owner"] = ClaimOwner(kind, name, uid, use.owner.controller)
-    pod = hanging.owner_pod
-    owner = (
-        Owner("Pod", pod.name[:_MAX_NAME], pod.uid[:_MAX_NAME], controller=True) if pod else None
+    claim = _CLAIM.decode(raw)
+    metadata, allocation, classes = claim.metadata, claim.status.allocation, claim.class_of
+    owners = metadata.owner_references or ()
+    owner = next((each for each in owners if each.controller), owners[0] if owners else None)
+    if owner is not None:
+        kind, name, uid = (each[:_MAX_NAME] for each in (owner.kind, owner.name, owner.uid))
+        owner = Owner(kind, name, uid, owner.controller)
+    return WatchedClaim(
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        created=read_time(metadata.creation_timestamp),
+        allocated=read_time(allocation.allocation_timestamp) if allocation else None,
+        parts=tuple(_read_part(each, classes) for each in claim.results if not each.admin_access),
+        pods=tuple(each.name for each in claim.pods),
+        owner=None if owner is None else ClaimOwner(*astuple(owner)),
+        extended=metadata.annotations is not None and metadata.annotations.extended == "true",
+        hanging=_shorten_claim(claim, owner),
     )
-    metadata = _shorten_metadata(hanging.metadata, owner)
-    return WatchedClaim(**held, hanging=replace(hanging, metadata=metadata))
+
+
+def _read_part(result: HeldResult, classes: Mapping[str, str]) -> HeldPart:
+    shared = result.share_id is not None
+    consumed = result.consumed_capacity or {} if shared else {}
+    return HeldPart(
+        class_name=classes.get(result.request, ""),
+        driver=result.driver,
+        pool=result.pool,
+        device=result.device,
+        shared=shared,
+        consumed={name: _read_quantity(amount) for name, amount in consumed.items()},
+        request=result.request.partition("/")[0],
+        share=result.share_id or "",
+    )
+
+
+def _read_quantity(value: object) -> Quantity:
+    try:
+        return from_json(value)
+    except QuantityError as error:
+        raise ValueError(f"{value} is not a quantity: {error}") from None
+
+
+def _shorten_claim(claim: HangingClaim, owner: Owner | None) -> HangingClaim:
+    """Leave out what nobody reads, and what the parts of the claim have."""
+    devices, allocation = claim.spec.devices, claim.status.allocation
+    requests = [replace(e, name="", first_available=None) for e in devices.requests or ()]
+    if allocation:
+        held = [HeldResult(e.driver, e.pool, e.device, e.admin_access) for e in claim.results]
+        allocation = replace(allocation, devices=replace(allocation.devices, results=(*held,)))
+    return replace(
+        claim,
+        metadata=_shorten_metadata(claim.metadata, owner),
+        spec=replace(claim.spec, devices=replace(devices, requests=(*requests,))),
+        status=replace(claim.status, allocation=allocation),
+    )
 
 
 def reduce_watched_claim(claim: WatchedClaim) -> WatchedClaim:
@@ -68,6 +116,7 @@ def _shorten_metadata(metadata: HangingMetadata, owner: Owner | None) -> Hanging
         finalizers_left_out=max(0, len(finalizers) - MOST_NAMES),
         generate_name="",
         labels=None,
+        annotations=None,
         owner_references=None if owner is None else (owner,),
     )
 

@@ -1,4 +1,4 @@
-"""Reads from a ResourceClaim what it holds: the fields that usage depends on, and their amounts.
+"""What a ResourceClaim holds: the fields that usage depends on, and their amounts.
 
 A device that is allocated as a whole counts 1. A share counts as the largest fraction that it has
 of any capacity of the device, in billionths. A device with admin access is used by others and
@@ -12,11 +12,9 @@ from typing import Final
 
 import msgspec
 
-from drawbridge.dra.claim import EXTENDED_ANNOTATION
-from drawbridge.dra.quantity import INT64_MAX, Quantity, QuantityError, from_json
+from drawbridge.dra.quantity import INT64_MAX, Quantity
 from drawbridge.usage.accounts import NANO, ZERO, UsedAmount, round_to_nano
 
-# The annotation of a claim that the scheduler makes for a pod with an extended resource.
 _MEMORY: Final = "memory"
 _ONE: Final = Fraction(1)
 
@@ -68,129 +66,6 @@ class ClaimHolding(msgspec.Struct, frozen=True):
 FindCapacity = Callable[[str, str, str], Mapping[str, Fraction] | None]
 
 
-# --- the wire format -----------------------------------------------------------------------------
-
-
-class _Metadata(msgspec.Struct, rename="camel"):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    creation_timestamp: str | None = None
-    annotations: dict[str, str] | None = None
-    owner_references: tuple[ClaimOwner, ...] | None = None
-
-
-class _Requested(msgspec.Struct, rename="camel"):
-    name: str = ""
-    device_class_name: str = ""
-
-
-class _Request(_Requested, rename="camel"):
-    exactly: _Requested | None = None
-    first_available: tuple[_Requested, ...] | None = None
-
-
-class _RequestedDevices(msgspec.Struct):
-    requests: tuple[_Request, ...] | None = None
-
-
-class _Spec(msgspec.Struct):
-    devices: _RequestedDevices = msgspec.field(default_factory=_RequestedDevices)
-
-
-class _Result(msgspec.Struct, rename="camel"):
-    request: str = ""
-    driver: str = ""
-    pool: str = ""
-    device: str = ""
-    admin_access: bool | None = None
-    share_id: str | None = msgspec.field(default=None, name="shareID")
-    consumed_capacity: dict[str, str | int | float] | None = None
-
-
-class _Results(msgspec.Struct):
-    results: tuple[_Result, ...] | None = None
-
-
-class _Allocation(msgspec.Struct, rename="camel"):
-    devices: _Results = msgspec.field(default_factory=_Results)
-    allocation_timestamp: str | None = None
-
-
-class _Consumer(msgspec.Struct):
-    resource: str = ""
-    name: str = ""
-
-
-class _Status(msgspec.Struct, rename="camel"):
-    allocation: _Allocation | None = None
-    reserved_for: tuple[_Consumer, ...] | None = None
-
-
-class _Claim(msgspec.Struct):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
-    spec: _Spec = msgspec.field(default_factory=_Spec)
-    status: _Status = msgspec.field(default_factory=_Status)
-
-
-_DECODER = msgspec.json.Decoder(_Claim)
-
-
-def read_claim_use(raw: bytes) -> ClaimHolding:
-    """Read a claim of `resource.k8s.io/v1`; raises msgspec.DecodeError or ValueError."""
-    claim = _DECODER.decode(raw)
-    metadata, allocation = claim.metadata, claim.status.allocation
-    classes = dict(_classes(claim.spec))
-    results = (allocation.devices.results or ()) if allocation else ()
-    owners = metadata.owner_references or ()
-    return ClaimHolding(
-        namespace=metadata.namespace,
-        name=metadata.name,
-        uid=metadata.uid,
-        created=read_time(metadata.creation_timestamp),
-        allocated=read_time(allocation.allocation_timestamp) if allocation else None,
-        parts=tuple(_read_part(each, classes) for each in results if not each.admin_access),
-        pods=tuple(e.name for e in claim.status.reserved_for or () if e.resource == "pods"),
-        owner=next((each for each in owners if each.controller), owners[0] if owners else None),
-        extended=(metadata.annotations or {}).get(EXTENDED_ANNOTATION) == "true",
-    )
-
-
-def _classes(spec: _Spec) -> list[tuple[str, str]]:
-    """Return the class by the name that results have for a request or one of its alternatives."""
-    classes = []
-    for request in spec.devices.requests or ():
-        exactly = request.exactly or request
-        classes.append((request.name, exactly.device_class_name))
-        classes += [
-            (f"{request.name}/{each.name}", each.device_class_name)
-            for each in request.first_available or ()
-        ]
-    return classes
-
-
-def _read_part(result: _Result, classes: Mapping[str, str]) -> HeldPart:
-    shared = result.share_id is not None
-    consumed = result.consumed_capacity or {} if shared else {}
-    return HeldPart(
-        class_name=classes.get(result.request, ""),
-        driver=result.driver,
-        pool=result.pool,
-        device=result.device,
-        shared=shared,
-        consumed={name: _read_quantity(amount) for name, amount in consumed.items()},
-        request=result.request.partition("/")[0],
-        share=result.share_id or "",
-    )
-
-
-def _read_quantity(value: object) -> Quantity:
-    try:
-        return from_json(value)
-    except QuantityError as error:
-        raise ValueError(f"{value} is not a quantity: {error}") from None
-
-
 def read_time(text: str | None) -> int | None:
     """Return a time of the API server in whole Unix seconds; None for anything else."""
     try:
@@ -198,9 +73,6 @@ def read_time(text: str | None) -> int | None:
     except ValueError:
         return None
     return int(time.replace(tzinfo=time.tzinfo or UTC).timestamp())
-
-
-# --- amounts -------------------------------------------------------------------------------------
 
 
 def measure_part(part: HeldPart, find_capacity: FindCapacity) -> UsedAmount:

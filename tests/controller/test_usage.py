@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from controller.change_books import ChangeCounter
-from controller.device_users import read_device_pod
+from controller.device_users import read_device_pod, read_watched_claim
 from controller.protocols import Unstructured
 from controller.usage_books import UsageReconciler
 from controller.usage_observer import UsageObserver
@@ -21,7 +21,6 @@ from drawbridge.api_error import ApiError
 from drawbridge.dra.slices import slice_reader
 from drawbridge.usage.accounts import UNKNOWN, Account, UsedAmount
 from drawbridge.usage.book import Book
-from drawbridge.usage.claims import read_claim_use
 from drawbridge.usage.stored_books import KEY, compose_config_map, read_config_map
 from tests.cluster.memory_store import START, MemoryStore
 from tests.controller.harness import FakeReporter
@@ -63,7 +62,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.time = NOW
-        self.claims = Claims(None, decode=read_claim_use)
+        self.claims = Claims(None, decode=read_watched_claim)
         self.pods, self.every_pod = MemoryStore(WatchedPod), MemoryStore(WatchedPod)
         self.templates = MemoryStore(PartialObject)
         self.device_pods = MemoryStore(None, decode=read_device_pod)

@@ -12,6 +12,7 @@ import msgspec
 
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list
+from drawbridge.dra.claim import EXTENDED_ANNOTATION
 from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.slices import Slice, slice_reader
 from drawbridge.report.device_holders import find_selected_node
@@ -37,6 +38,10 @@ class Owner(_Part, frozen=True):
     controller: bool | None = None
 
 
+class _Annotations(_Part, frozen=True):
+    extended: str | None = msgspec.field(default=None, name=EXTENDED_ANNOTATION)
+
+
 class HangingMetadata(_Part, frozen=True):
     """The metadata that tell what keeps an object.
 
@@ -53,6 +58,7 @@ class HangingMetadata(_Part, frozen=True):
     finalizers_left_out: int = 0
     generate_name: str = ""
     labels: Mapping[str, str] | None = None
+    annotations: _Annotations | None = None
     owner_references: tuple[Owner, ...] | None = None
 
 
@@ -95,13 +101,16 @@ class ClaimConsumer(_Part, frozen=True):
 
 
 class HeldResult(_Part, frozen=True):
-    """An allocated device."""
+    """An allocated device, or a share of it. Only usage depends on the request and the share."""
 
     driver: str = ""
     pool: str = ""
     device: str = ""
     # Of an administrator, who takes nothing from others.
     admin_access: bool | None = None
+    request: str = ""
+    share_id: str | None = msgspec.field(default=None, name="shareID")
+    consumed_capacity: Mapping[str, str | int | float] | None = None
 
     def __str__(self) -> str:
         """Name the device."""
@@ -123,12 +132,15 @@ class _ClaimStatus(_Part, frozen=True):
     reserved_for: tuple[ClaimConsumer, ...] | None = None
 
 
-class _Exactly(_Part, frozen=True):
+class _Requested(_Part, frozen=True):
+    name: str = ""
     device_class_name: str = ""
 
 
 class _Request(_Part, frozen=True):
-    exactly: _Exactly | None = None
+    name: str = ""
+    exactly: _Requested | None = None
+    first_available: tuple[_Requested, ...] | None = None
 
 
 class _Requests(_Part, frozen=True):
@@ -175,6 +187,17 @@ class HangingClaim(_Object, frozen=True):
         """The DeviceClasses of the requests that have no alternatives."""
         requests = self.spec.devices.requests or ()
         return tuple(each.exactly.device_class_name for each in requests if each.exactly)
+
+    @property
+    def class_of(self) -> dict[str, str]:
+        """The class by the name that results have for a request or one of its alternatives."""
+        classes = {}
+        for request in self.spec.devices.requests or ():
+            if request.exactly:
+                classes[request.name] = request.exactly.device_class_name
+            for choice in request.first_available or ():
+                classes[f"{request.name}/{choice.name}"] = choice.device_class_name
+        return classes
 
 
 class _PodClaim(_Part, frozen=True):
