@@ -20,7 +20,7 @@ from allocator.state.reports import MAX_REPORTS, Report
 from allocator.state.seen_pods import SeenPods
 from allocator.state.vanished_pods import FormerClaim, VanishedPods
 from drawbridge.agreement.device_fence import without_fence
-from drawbridge.agreement.owned_pools import find_local_pool
+from drawbridge.agreement.owned_pools import LocalPool, find_local_pool
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.inventory import (
@@ -45,8 +45,8 @@ WatchedObject: TypeAlias = Slice | DeviceClass | Node | DeviceTaintRule | Claim 
 FindNode: TypeAlias = Callable[[str], Node | None]
 # The resources of device plugins that pods hold on a node.
 FindHeld: TypeAlias = Callable[[str], Collection[str]]
-# Whether the allocator owns a pool with these slices.
-OwnsPool: TypeAlias = Callable[[PoolID, Collection[Slice], FindNode, FindHeld], bool]
+# Whether the allocator owns a pool of which this is local to its node.
+OwnsPool: TypeAlias = Callable[[PoolID, LocalPool | None, FindNode, FindHeld], bool]
 # Whether pools of a driver that are local to a node are owned, published or not.
 OwnsDriver: TypeAlias = Callable[[str, Node], bool]
 MAX_PENALTIES: Final = 1024
@@ -318,16 +318,15 @@ class AllocatorState:
         """Decide the ownership of the pools that name a node again."""
         self.decide_owners_of(tuple(self._published.naming(node)))
 
-    def owns(self, pool: PoolID) -> bool:
-        """Whether a pool is ours by what is known now; the planner can be behind that."""
-        slices = self._published.of_pool(pool).values()
+    def find_owned(self, pool: PoolID) -> LocalPool | None:
+        """Return a pool if it is ours by what is known now; the planner can be behind that."""
+        local = find_local_pool(pool, self._published.of_pool(pool).values())
         find_node, find_held = self.planner.nodes.get, self.amounts.names_on
-        return self._owns_pool(pool, slices, find_node, find_held) and bool(slices)
+        return local if local and self._owns_pool(pool, local, find_node, find_held) else None
 
     def _decide_owner(self, pool: PoolID) -> None:
         """Give the slices of an owned pool to the planner, and take those of others back."""
-        local = find_local_pool(pool, self._published.of_pool(pool).values())
-        owned = local if local is not None and self.owns(pool) else None
+        owned = self.find_owned(pool)
         self._use_slices(pool, owned.slices if owned else ())
         before, node = self._owned.get(pool), owned.node if owned else None
         if node == before:

@@ -1,20 +1,19 @@
 """Decides which of the owned pools the allocator uses now."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 from allocator.state.cluster_state import FindHeld, FindNode, OwnsDriver, OwnsPool
 from drawbridge.agreement.owned_pools import (
     OWNED,
+    LocalPool,
     PoolOwner,
     decide_node,
     decide_pool,
-    find_local_pool,
 )
 from drawbridge.config.model import Configuration
 from drawbridge.config.placement import owned_pools
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node
-from drawbridge.dra.slices import Slice
 from drawbridge.facts.families import known_families
 from drawbridge.facts.model import Facts
 from drawbridge.facts.withheld import drivers_by_resource, find_withheld_drivers
@@ -39,14 +38,13 @@ def make_pool_filter(
     extended = drivers_by_resource(facts.classes)
 
     def owns_pool(
-        pool: PoolID, slices: Collection[Slice], find_node: FindNode, find_held: FindHeld
+        pool: PoolID, local: LocalPool | None, find_node: FindNode, find_held: FindHeld
     ) -> bool:
-        local = find_local_pool(pool, slices)
         node = find_node(local.node) if local else None
         unfenced.pop(pool, None)
         if node is None:
             return False
-        owner = decide_pool(owned, pool, slices, find_node)
+        owner = decide_pool(owned, pool, local, find_node)
         by_node = owner is PoolOwner.DRAWBRIDGE and is_settled(node)
         is_fenced = by_node or (owner in OWNED and is_guarded(pool))
         held = find_held(node.name)

@@ -377,7 +377,7 @@ class ReservedPods:
         if claim.allocation is None or not self.keeps(claim):
             return ""  # it is allocated
         results = claim.allocation.devices.results
-        owned = filter(self._state.owns, {PoolID(each.driver, each.pool) for each in results})
+        owned = filter(self._state.find_owned, {PoolID(each.driver, each.pool) for each in results})
         pools = {pool: self._state.planner.find_pool(pool) for pool in owned}
         for result in results:
             name = f"device {result.driver}/{result.pool}/{result.device}"

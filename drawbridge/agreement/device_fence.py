@@ -170,7 +170,7 @@ def find_open_node(
     """Return the node of an owned pool with these slices if it is open where rules are possible."""
     local = find_local_pool(pool, slices)
     node = find_node(local.node) if local else None
-    if node is None or decide_pool(owned, pool, slices, find_node) not in OWNED:
+    if node is None or decide_pool(owned, pool, local, find_node) not in OWNED:
         return None
     return node.name if decide_node(owned, node.labels).by_rules else None
 

@@ -112,16 +112,15 @@ def decide_node(owned: Sequence[OwnedPool], labels: Labels) -> NodeOwnership:
 def decide_pool(
     owned: Sequence[OwnedPool],
     pool: PoolID,
-    slices: Iterable[Slice],
+    local: LocalPool | None,
     find_node: Callable[[str], Node | None],
 ) -> PoolOwner:
-    """Decide who allocates from a pool with these slices.
+    """Decide who allocates from a pool of which this is local to its node.
 
     `find_node` returns a node, or None if it is not known; its pools are not owned.
     """
     if all(each.driver != pool.driver for each in owned):
         return PoolOwner.OTHERS
-    local = find_local_pool(pool, slices)
     if local is None:
         return PoolOwner.SHARED
     if local.node != pool.name and find_node(pool.name) is not None:
@@ -182,7 +181,7 @@ def select_owned_slices(
     used: set[str] = set()
     for pool, published in group_by_pool(within_limits(slices)).items():
         local = find_local_pool(pool, published)
-        if local is None or decide_pool(owned, pool, published, by_name.get) not in OWNED:
+        if local is None or decide_pool(owned, pool, local, by_name.get) not in OWNED:
             continue
         if pool.driver not in withheld[local.node]:
             used.update(each.name for each in local.slices)

@@ -11,6 +11,7 @@ from drawbridge.agreement.owned_pools import (
     PoolOwner,
     decide_node,
     decide_pool,
+    find_local_pool,
     find_unfenced_nodes,
     report_all_unfenced,
     report_closed_nodes,
@@ -63,13 +64,14 @@ def test_table(case: dict[str, Any]) -> None:
     slices = [published(i, each) for i, each in enumerate(case["slices"])]
     nodes = {name: Node(name, labels, taints=(FENCE,)) for name, labels in case["nodes"].items()}
     pool = PoolID(POOL.driver, case.get("pool", POOL.name))
-    owner = decide_pool(owned, pool, slices, nodes.get)
+    local = find_local_pool(pool, slices)
+    owner = decide_pool(owned, pool, local, nodes.get)
     assert owner == case["owner"]
     bare = {name: msgspec.structs.replace(each, taints=()) for name, each in nodes.items()}
     unfenced = PoolOwner.UNFENCED if owner is PoolOwner.DRAWBRIDGE else owner
-    assert decide_pool(owned, pool, slices, bare.get) is unfenced
+    assert decide_pool(owned, pool, local, bare.get) is unfenced
     free = [msgspec.structs.replace(each, unfenced=True) for each in owned]
-    assert decide_pool(free, pool, slices, bare.get) is owner
+    assert decide_pool(free, pool, local, bare.get) is owner
     if owner is PoolOwner.SHARED:
         finding = report_shared_pool(POOL, slices)
         assert finding.message == (
@@ -79,7 +81,8 @@ def test_table(case: dict[str, Any]) -> None:
 
 def test_a_pool_without_slices_is_not_owned() -> None:
     owned = owned_pools(configured(entry("a")))
-    assert decide_pool(owned, POOL, (), dict[str, Node]().get) is PoolOwner.SHARED
+    local = find_local_pool(POOL, ())
+    assert decide_pool(owned, POOL, local, dict[str, Node]().get) is PoolOwner.SHARED
 
 
 def test_native_placement_owns_nothing() -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from allocator.state.fences import LOOK_SECONDS, MAX_PAUSE_SECONDS, Fences
 from allocator.state.pool_filter import make_pool_filter
-from drawbridge.agreement.owned_pools import LEAVING
+from drawbridge.agreement.owned_pools import LEAVING, find_local_pool
 from drawbridge.config.model import Configuration, LabelSelector, OwnedPool, Placement
 from drawbridge.config.string_formats import DriverName
 from drawbridge.dra.device import Taint
@@ -44,7 +44,7 @@ def uses(
         nodes.follow_node(node.name, node, seen)
     nodes.note_look(0.0)
     owns_pool = make_pool_filter(configuration, FACTS, nodes.is_settled, lambda _: guarded, {})
-    return owns_pool(POOL, [slice_], lambda _: node, lambda _: ())
+    return owns_pool(POOL, find_local_pool(POOL, [slice_]), lambda _: node, lambda _: ())
 
 
 def test_a_local_pool_of_a_fenced_node_is_used() -> None:
@@ -63,7 +63,7 @@ def test_a_pool_that_only_its_fence_keeps_from_use_is_named_until_it_is_used() -
     owns_pool = make_pool_filter(configuration, FACTS, nodes.is_settled, lambda _: False, unfenced)
 
     def decide(node: Node | None, held: Collection[str] = ()) -> dict[PoolID, str]:
-        owns_pool(POOL, [LOCAL], lambda _: node, lambda _: held)
+        owns_pool(POOL, find_local_pool(POOL, [LOCAL]), lambda _: node, lambda _: held)
         return {**unfenced}
 
     named = {POOL: "n"}
@@ -75,7 +75,7 @@ def test_a_pool_that_only_its_fence_keeps_from_use_is_named_until_it_is_used() -
     nodes.note_look(60.0)
     assert decide(FENCED) == {}
     assert decide(Node("n")) == named
-    owns_pool(POOL, [], lambda _: Node("n"), lambda _: ())
+    owns_pool(POOL, None, lambda _: Node("n"), lambda _: ())
     assert not unfenced, "its slices are gone"
 
 

@@ -1,7 +1,7 @@
 """The state: which pools count, and what changes of the caches mean."""
 
 import random
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -12,7 +12,7 @@ from allocator.state import cluster_state
 from allocator.state.caches import without_conditions, without_unused_parts
 from allocator.state.cluster_state import MAX_SLICES, AllocatorState, FindNode
 from allocator.state.pool_filter import make_pool_filter
-from drawbridge.agreement.owned_pools import FENCE
+from drawbridge.agreement.owned_pools import FENCE, LocalPool
 from drawbridge.config.accept import accept_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.dra.device import Taint
@@ -38,10 +38,10 @@ from tests.allocator.clusters import (
 )
 
 
-def owns_labelled(pool: PoolID, slices: Collection[Slice], find: FindNode, _: object) -> bool:
+def owns_labelled(pool: PoolID, local: LocalPool | None, find: FindNode, _: object) -> bool:
     """Own the pools on nodes with the label `owned`."""
-    nodes = [find(each.node_name or "") for each in slices]
-    return pool.driver == DRIVER and all(node and "owned" in node.labels for node in nodes)
+    node = find(local.node) if local else None
+    return pool.driver == DRIVER and node is not None and "owned" in node.labels
 
 
 def labelled() -> AllocatorState:
