@@ -321,8 +321,8 @@ class AllocatorState:
     def find_owned(self, pool: PoolID) -> LocalPool | None:
         """Return a pool if it is ours by what is known now; the planner can be behind that."""
         local = find_local_pool(pool, self._published.of_pool(pool).values())
-        find_node, find_held = self.planner.nodes.get, self.amounts.names_on
-        return local if local and self._owns_pool(pool, local, find_node, find_held) else None
+        is_ours = self._owns_pool(pool, local, self.planner.nodes.get, self.amounts.names_on)
+        return local if is_ours else None
 
     def _decide_owner(self, pool: PoolID) -> None:
         """Give the slices of an owned pool to the planner, and take those of others back."""

@@ -19,6 +19,7 @@ from drawbridge.dra.quantity import parse
 from drawbridge.dra.slices import Slice
 from drawbridge.facts.model import ClassFacts, Facts
 from tests.allocator.clusters import Cluster, claim
+from tests.allocator.test_plugin_holders import Caches
 
 GPU = "gpu.nvidia.com"
 POOL = PoolID(GPU, "n")
@@ -77,6 +78,15 @@ def test_a_pool_that_only_its_fence_keeps_from_use_is_named_until_it_is_used() -
     assert decide(Node("n")) == named
     owns_pool(POOL, None, lambda _: Node("n"), lambda _: ())
     assert not unfenced, "its slices are gone"
+
+
+@pytest.mark.asyncio
+async def test_a_pool_whose_slices_are_gone_no_longer_waits_for_its_fence() -> None:
+    configuration = Configuration(placement=Placement.BRIDGE, owned_pools=(OWNED,))
+    caches = Caches(Node("n"), LOCAL, configuration=configuration)
+    assert [*caches.live.cluster.unfenced] == [POOL]
+    caches.change(Slice, LOCAL.name, None)
+    assert not caches.live.cluster.unfenced
 
 
 def test_a_refusal_tells_of_nodes_whose_fence_is_missing() -> None:
