@@ -69,12 +69,6 @@ class FairCache(Generic[V]):
             del self._namespaces[namespace], self._costs[namespace]
         return value
 
-    def clear(self) -> None:
-        """Remove all keys."""
-        self._namespaces.clear()
-        self._costs.clear()
-        self._cost = 0
-
 
 def _namespace_of(key: str) -> str:
     return key.partition("/")[0]

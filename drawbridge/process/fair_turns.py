@@ -27,9 +27,6 @@ class TurnKey(NamedTuple):
     group: str = ""
 
 
-NOBODY: Final = TurnKey("")
-
-
 class NoTurnError(Exception):
     """Too many callers wait for a turn."""
 

@@ -5,7 +5,7 @@ compatibility rules. The callers decide what an error means for the pod.
 """
 
 from collections.abc import Callable, Hashable, Mapping
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -31,7 +31,6 @@ MAX_SEEN_DEVICES = 256
 MAX_EXPRESSIONS = 4096
 # Of the texts of all expressions together.
 MAX_SOURCE = 1 << 20
-T = TypeVar("T")
 # The result of an evaluation: a value, or an error.
 EvaluationOutcome: TypeAlias = "bool | Attribute | EvaluationFailure"
 

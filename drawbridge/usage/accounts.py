@@ -63,11 +63,3 @@ def sum_usage(parts: Iterable[tuple[Account, UsedAmount]]) -> dict[Account, Used
         before = sums.get(account)
         sums[account] = amount if before is None else before.plus(amount)
     return {account: amount for account, amount in sums.items() if amount != NOTHING}
-
-
-def total(usage: Usage) -> UsedAmount:
-    """Return the sum of all accounts."""
-    sums = NOTHING
-    for amount in usage.values():
-        sums = sums.plus(amount)
-    return sums

@@ -1,8 +1,10 @@
 """Known resource names: each is read, none is similar to another one, and mistakes find them."""
 
-from drawbridge.translate.legacy.misspelt_names import KNOWN_NAMES, find_resource_name
+from drawbridge.translate.legacy.misspelt_names import NAMES, find_resource_name
 from drawbridge.translate.legacy.read import read_pod
 from tests.tables import YamlValue, every_row
+
+KNOWN_NAMES = [f"{domain}/{name}" for domain, names in NAMES.items() for name in names]
 
 
 @every_row("name", KNOWN_NAMES)

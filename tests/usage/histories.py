@@ -2,7 +2,9 @@
 
 # ruff: noqa: D102  # actions of a test double
 
+import functools
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -186,3 +188,7 @@ def act(world: World, action: Action) -> None:
             world.write(first % REPLICAS)
         case "clock back":
             world.now -= 2 * seconds
+
+
+def total(usage: Mapping[Account, UsedAmount]) -> UsedAmount:
+    return functools.reduce(UsedAmount.plus, usage.values(), UsedAmount())

@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 from drawbridge.dra.quantity import parse
-from drawbridge.usage.accounts import OTHER, Account, UsedAmount, sum_usage, total
+from drawbridge.usage.accounts import OTHER, Account, UsedAmount, sum_usage
 from drawbridge.usage.book import (
     DAY,
     MAX_CLASSES,
@@ -24,6 +24,7 @@ from drawbridge.usage.claims import HeldPart, measure_part, to_fraction
 from drawbridge.usage.meter import MAX_CHANGES, HeldClaim, Meter
 from drawbridge.usage.stored_books import all_names, compose_config_map, name_of_day
 from tests.tables import every_row
+from tests.usage.histories import total
 
 START = 20_000 * DAY
 ONE = UsedAmount(Fraction(1))

@@ -8,10 +8,10 @@ from fractions import Fraction
 import hypothesis.strategies as st
 from hypothesis import given, settings
 
-from drawbridge.usage.accounts import Account, UsedAmount, sum_usage, total
+from drawbridge.usage.accounts import Account, UsedAmount, sum_usage
 from drawbridge.usage.book import Book
 from tests.thorough import drawn
-from tests.usage.histories import ACCOUNTS, START, Action, World, act, actions
+from tests.usage.histories import ACCOUNTS, START, Action, World, act, actions, total
 
 # Each example is a history of many seconds, accounts and books.
 FEW = settings(max_examples=drawn(13, thorough=40))

@@ -15,7 +15,7 @@ from drawbridge.translate.legacy.dialects import nvidia
 from drawbridge.translate.legacy.pod_view import DeviceResource
 
 # The names by domain. Names with a pattern, such as those of pools, are not in the table.
-_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "nvidia.com": (
         "gpu", "gpu.shared", "gpumem", "gpumem-percentage", "gpucores", "priority", "pgpu",
         "rdma-vf",
@@ -48,8 +48,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "tencent.com": ("vcuda-core", "vcuda-memory"),
     "vastaitech.com": ("va",),
 }  # fmt: skip
-KNOWN_NAMES: Final = tuple(f"{domain}/{name}" for domain, names in _NAMES.items() for name in names)
-DOMAINS: Final = frozenset(_NAMES)
+DOMAINS: Final = frozenset(NAMES)
 _ABBREVIATIONS: Final = (("memory", "mem"), ("number", "num"), ("percentage", "percent"))
 _MIG_SIZE: Final = re.compile(r"mig-?(\d+)g[-_.]?(\d+)gb")
 _SHORT: Final = 5  # characters
@@ -62,9 +61,9 @@ _MAX_COMPARED: Final = 8  # names of one pod, because comparing takes long
 def find_resource_name(name: str) -> str:
     """Return the known name that a name is similar to; empty if there is none."""
     domain, _, bare = name.partition("/")
-    if len(name) > _MAX_LENGTH or not bare or bare in _NAMES.get(domain, ()):
+    if len(name) > _MAX_LENGTH or not bare or bare in NAMES.get(domain, ()):
         return ""
-    near = [domain] if domain in _NAMES else _close(domain, _NAMES, _DOMAIN_SIMILARITY)
+    near = [domain] if domain in NAMES else _close(domain, NAMES, _DOMAIN_SIMILARITY)
     for candidate in near:
         written = bare
         if candidate == "nvidia.com":
@@ -98,7 +97,7 @@ def _fold(name: str) -> str:
     return text.removesuffix("s")
 
 
-_FOLDED: Final = {domain: {_fold(name): name for name in names} for domain, names in _NAMES.items()}
+_FOLDED: Final = {domain: {_fold(name): name for name in names} for domain, names in NAMES.items()}
 
 
 def report_unknown(resources: Iterable[DeviceResource]) -> Iterator[Finding]:
