@@ -240,7 +240,7 @@ class ApiServerWrites:
             "target": {"kind": "Node", "name": node},
         }
         pods = self._pods_behind(_DecisionFence(self._fence, check))
-        await pods.create_subresource(pod.name, binding, "binding", pod.namespace)
+        await pods.bind(pod.name, binding, pod.namespace)
 
     async def _edit(self, claim: Claim, edit: MetadataEdit, check: Check = check_nothing) -> Claim:
         metadata = claim.metadata

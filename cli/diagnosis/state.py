@@ -348,12 +348,6 @@ async def _read_namespaces(
     return {f"{name}": _labels(each) for name, each in named}
 
 
-def _named_with(nodes: Iterable[Object], label: str) -> Iterator[str]:
-    for node in nodes:
-        if label in _labels(node):
-            yield f"{get_value(dict(node), ('metadata', 'name'))}"
-
-
 def _find_held_nodes(published: Mapping[str, list[dict[str, Value]] | Unread]) -> list[str]:
     """Return the nodes on which pods can hold devices of a plugin that claims could get.
 
@@ -366,7 +360,8 @@ def _find_held_nodes(published: Mapping[str, list[dict[str, Value]] | Unread]) -
     publishing = [] if isinstance(slices, Unread) else slices
     names = {get_value(each, ("spec", "nodeName")) for each in publishing}
     listed = (each for each in nodes if get_value(each, ("metadata", "name")) in names)
-    ordered = (*_named_with(nodes, DUAL_LABEL), *_names_of(sorted(listed, key=_lacks_gone_plugin)))
+    dual = (each for each in nodes if DUAL_LABEL in _labels(each))
+    ordered = _names_of((*dual, *sorted(listed, key=_lacks_gone_plugin)))
     return [*dict.fromkeys(ordered)]
 
 

@@ -215,16 +215,16 @@ def move_in_turn(moving: Moving) -> str:
 
 def suspend(jobs: Sequence[tuple[str, str]]) -> Iterator[Typed]:
     """Yield the commands that suspend Jobs, so that the end of their pods is no failure."""
-    yield from _patch_jobs(jobs, MOVING_ANNOTATION, suspended=True)
+    yield from _patch_jobs(jobs, suspended=True)
 
 
 def resume(jobs: Sequence[tuple[str, str]]) -> Iterator[Typed]:
     """Yield the commands that let suspended Jobs go on."""
-    yield from _patch_jobs(jobs, MOVING_ANNOTATION, suspended=False)
+    yield from _patch_jobs(jobs, suspended=False)
 
 
-def _patch_jobs(jobs: Sequence[tuple[str, str]], key: str, *, suspended: bool) -> Iterator[Typed]:
-    mark = {key: "suspended" if suspended else None}
+def _patch_jobs(jobs: Sequence[tuple[str, str]], *, suspended: bool) -> Iterator[Typed]:
+    mark = {MOVING_ANNOTATION: "suspended" if suspended else None}
     patch = {"metadata": {"annotations": mark}, "spec": {"suspend": suspended}}
     text = shlex.quote(json.dumps(patch, separators=(",", ":")))
     for namespace, owner in jobs:

@@ -165,12 +165,9 @@ class ResourceClient(Generic[T]):
         request = _Write("POST", path, self._with_type(value))
         return await self._write(request, dry_run=dry_run)
 
-    async def create_subresource(
-        self, name: str, value: Mapping[str, Any], subresource: str, namespace: str = ""
-    ) -> T:
-        """Create a subresource that is an action, such as the binding of a pod."""
-        path = self._path(namespace, name, subresource)
-        return await self._write(_Write("POST", path, value))
+    async def bind(self, name: str, binding: Mapping[str, Any], namespace: str = "") -> T:
+        """Bind a pod to the node of a Binding."""
+        return await self._write(_Write("POST", self._path(namespace, name, "binding"), binding))
 
     async def replace(self, value: Mapping[str, Any], namespace: str = "") -> T:
         """Replace an object; a conflict if it has a resourceVersion that is not current."""

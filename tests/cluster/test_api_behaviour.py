@@ -218,11 +218,11 @@ async def test_a_binding_of_an_earlier_version_of_a_pod_is_a_conflict(place: Pla
     condition = {"type": "drawbridge.dev/released", "status": "True"}
     changed = await pods.write_conditions("a", created["metadata"]["uid"], [condition])
 
-    assert (await refused(pods.create_subresource("a", binding(created), "binding"))).conflict
+    assert (await refused(pods.bind("a", binding(created)))).conflict
     stored = await pods.read("a")
     assert stored is not None
     assert "nodeName" not in stored["spec"]
-    await pods.create_subresource("a", binding(changed), "binding")
+    await pods.bind("a", binding(changed))
     stored = await pods.read("a")
     assert stored is not None
     assert stored["spec"]["nodeName"] == "none"

@@ -197,7 +197,7 @@ class AdmissionHTTPHandler:
                 return _respond_reviewed(await reply, route, started)
         except TimeoutError:
             message = f"no response within {route.seconds:g} seconds"
-            return _respond_failed(body, 504, message, route)
+            return _respond_late(body, message, route)
         except Exception as error:  # noqa: BLE001  # any exception fails one request only
             return _respond_exception(error, body, route)
         finally:
@@ -241,10 +241,10 @@ def _respond_rejected(rejected: RejectedRequestError) -> web.Response:
     return response
 
 
-def _respond_failed(body: bytes, status: int, message: str, route: _Route) -> WholeResponse:
+def _respond_late(body: bytes, message: str, route: _Route) -> WholeResponse:
     uid = review.read_uid(body)
-    log_event(_LOG, logging.ERROR, message, webhook=route.webhook, uid=uid, status=status)
-    return _respond_error(uid, status, message, route)
+    log_event(_LOG, logging.ERROR, message, webhook=route.webhook, uid=uid, status=504)
+    return _respond_error(uid, 504, message, route)
 
 
 def _respond_exception(error: Exception, body: bytes, route: _Route) -> WholeResponse:

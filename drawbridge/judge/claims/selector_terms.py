@@ -46,13 +46,13 @@ def _is_wrapped(source: str) -> bool:
     """Return whether one pair of parentheses encloses the whole expression."""
     if not (source.startswith("(") and source.endswith(")")):
         return False
-    return _closes_at(tokenize(source), 0) == len(source) - 1
+    return _closes_at(tokenize(source)) == len(source) - 1
 
 
-def _closes_at(tokens: Sequence[Token], first: int) -> int:
-    """Return the offset at which the bracket of a token is closed."""
+def _closes_at(tokens: Sequence[Token]) -> int:
+    """Return the offset at which the bracket of the first token is closed."""
     depth = 0
-    for kind, _, offset in tokens[first:]:
+    for kind, _, offset in tokens:
         depth += (kind in _OPENING) - (kind in _CLOSING)
         if depth == 0:
             return offset
