@@ -23,8 +23,7 @@ from drawbridge.solver.world import View
 # A search that was cut, and found too few members, begins again if the use of devices has changed
 # meanwhile. After so many times, its result counts.
 MAX_STALE_SEARCHES: Final = 4
-# A search that was cut so often on a node passes over it, and the decision begins anew if that may
-# not be. A copy may have answered meanwhile.
+# A copy may have answered between two cuts.
 MAX_CUTS: Final = 3
 T = TypeVar("T")
 
@@ -49,6 +48,36 @@ def ask_in(
         return answer if isinstance(answer, Solution) else None
 
     return ask
+
+
+class NodeCuts:
+    """How often a search was cut on each node; it passes over those with MAX_CUTS if it `may_pass`.
+
+    A search that passed over nodes refuses nobody by that, because it is not known what they have.
+    """
+
+    def __init__(self, *, may_pass: bool = True) -> None:
+        self.may_pass, self._cuts = may_pass, Counter[str]()
+
+    @property
+    def are_most(self) -> bool:
+        """Whether the search was cut MAX_CUTS times on a node."""
+        return max(self._cuts.values(), default=0) >= MAX_CUTS
+
+    @property
+    def passed(self) -> bool:
+        """Whether the search has passed over nodes."""
+        return self.may_pass and self.are_most
+
+    def ask(self, ask: Ask, node: str, claims: Sequence[Claim]) -> Solution | None:
+        """Ask about a node, if the search does not pass over it."""
+        if self.may_pass and self._cuts[node] >= MAX_CUTS:
+            return None
+        try:
+            return ask(node, claims)
+        except CutOnNodeError:
+            self._cuts[node] += 1
+            raise
 
 
 class GroupDecision:
@@ -81,7 +110,7 @@ class GroupDecision:
         self.exceeded: Reason | None = None
         self._room: QuotaRoom | None = None
         self.left_out = False  # whether the last search has left nodes out for that
-        self._may_pass, self._cuts = False, Counter[str]()  # on nodes, in the last search
+        self.cuts = NodeCuts(may_pass=False)  # in the last search
         self._search: CutSearch[Question, GroupAnswer] = CutSearch(self._steps(self))
 
     def run(
@@ -96,22 +125,13 @@ class GroupDecision:
         """
         self._find_uses, self._uses, self.now = find_uses, (), now
         answer = self._search.run(self._ask, out_of_time)
-        if answer is None and not self._may_pass and self._most_cut():
+        if answer is None and self.cuts.are_most and not self.cuts.may_pass:
             self._begin()  # other nodes may have devices by now
         return answer
 
     def begin_search(self, *, may_pass: bool) -> None:
-        """Begin a search. One that passed over nodes refuses nobody, and is followed by others."""
-        self.left_out, self._may_pass = False, may_pass
-        self._cuts.clear()
-
-    @property
-    def passed(self) -> frozenset[str]:
-        """The nodes that the last search has passed over."""
-        return self._most_cut() if self._may_pass else frozenset()
-
-    def _most_cut(self) -> frozenset[str]:
-        return frozenset(each for each, cuts in self._cuts.items() if cuts >= MAX_CUTS)
+        """Begin a search; one that passed over nodes is followed by others."""
+        self.left_out, self.cuts = False, NodeCuts(may_pass=may_pass)
 
     def begin_promises(self) -> None:
         """Begin to promise; what is held then lasts no longer than the first promise."""
@@ -141,13 +161,7 @@ class GroupDecision:
 
     def _ask(self, question: Question) -> Solution | None:
         uses, (node, claims) = self._current_uses(), question
-        if self._may_pass and self._cuts[node] >= MAX_CUTS:
-            return None
-        try:
-            solution = uses[min(self.use, len(uses) - 1)](node, claims)
-        except CutOnNodeError:
-            self._cuts[node] += 1
-            raise
+        solution = self.cuts.ask(uses[min(self.use, len(uses) - 1)], node, claims)
         if solution is None or self._room is None or self._room.fits(claims, solution):
             return solution
         self.left_out = True

@@ -342,7 +342,7 @@ class GroupDecisions:
             places = yield from find_places(own, members, self._state)
             if epoch != self._state.epoch():
                 places = places.usable_in(self._state)
-            if again and places.lacking and (own.passed or epoch != self._state.epoch()):
+            if again and places.lacking and (own.cuts.passed or epoch != self._state.epoch()):
                 continue
             if (waits := self._victims.find_wait(question)) is not None:
                 return GroupAnswer(reason=waits)
