@@ -17,7 +17,13 @@ from allocator.decisions.group_members import (
 )
 from allocator.decisions.group_questions import GroupQuestion, needed_members
 from allocator.decisions.group_searches import ask_in, run_to_end
-from allocator.decisions.group_victims import Ask, ChosenVictims, GroupVictimSearch, Question
+from allocator.decisions.group_victims import (
+    Ask,
+    ChosenVictims,
+    ContinuedVictims,
+    GroupVictimSearch,
+    Question,
+)
 from allocator.decisions.member_nodes import MemberNodes
 from allocator.decisions.preemption import DevicePreemption
 from allocator.decisions.quota import QuotaRoom, QuotaSelection
@@ -89,7 +95,7 @@ class GroupPreemption:
         choices = (*fewer, every)
         victims = self._victims_of(request, question, own)
         search = self._current_search(request, question, choices, victims)
-        chosen = search.run(self._ask(question, victims), self._basis.out_of_time)
+        chosen = search.run(self._ask(question, victims, search), self._basis.out_of_time)
         if chosen is None:
             return PreemptReply(unfinished=True, message=_CONTINUES)
         if chosen.few is not None:
@@ -97,26 +103,22 @@ class GroupPreemption:
             return _too_few(chosen.few, search, own)
         return self._evict(request, question, choices[search.choice], search, victims, own, now)
 
-    def continue_search(self, question: GroupQuestion) -> str | None:
-        """Continue a search that was cut; return the pod that can ask for its end, if there is one.
-
-        That is "" if there is no search, and None if it has not ended.
-        """
+    def continue_search(self, question: GroupQuestion) -> ContinuedVictims:
+        """Continue a search that was cut."""
         search = self._groups.get(question.group.key).cut_victims
         if search is None:
-            return ""
+            return ContinuedVictims()
         own = self._requests.find(search.request.pod_uid)
         if own is None or self._requests.find_problem(own):
             self._groups.change(question.group.key, cut_victims=None)
-            return ""
+            return ContinuedVictims()
         victims = self._victims_of(search.request, question, own)
-        ask, epoch = self._ask(question, victims), self._state.epoch()
+        ask, epoch = self._ask(question, victims, search), self._state.epoch()
         chosen = search.run(ask, self._basis.out_of_time)
-        if chosen is None:
-            return None
-        if chosen.few is None and search.place(ask, epoch, self._basis.out_of_time) is None:
-            return None
-        return own.pod.uid
+        ended = chosen is not None and (
+            chosen.few is not None or search.place(ask, epoch, self._basis.out_of_time) is not None
+        )
+        return ContinuedVictims(search.request, ended)
 
     def _find_problem(self, question: GroupQuestion, now: float) -> str:
         """Return why nobody is evicted for a group, whoever runs."""
@@ -159,23 +161,25 @@ class GroupPreemption:
             self._groups.change(key, cut_victims=search)
         return search
 
-    def _ask(self, question: GroupQuestion, victims: VictimSearch) -> Ask:
+    def _ask(
+        self, question: GroupQuestion, victims: VictimSearch, search: GroupVictimSearch
+    ) -> Ask:
         """Return the question to the solver when pods are gone, in the current state.
 
         Nobody is evicted for devices that have more than a quota has room for.
         """
-        room, groups = QuotaRoom(self._state, question.members), self._groups
+        room = QuotaRoom(self._state, question.members)
 
         def ask(of_node: Question) -> Solution | None:
             removed, node, claims = of_node
             victims.begin((node,))
             released = victims.released_without(removed) & self._claims_on(node)
             view = self._state.ledger.view_without(released)
-            solution = ask_in(self._state, view, self._basis.out_of_time)(node, claims)
+            asked = ask_in(self._state, view, self._basis.out_of_time)
+            solution = search.cuts.ask(asked, node, claims)
             if solution is None or room.fits(claims, solution):
                 return solution
-            if (search := groups.get(question.group.key).cut_victims) is not None:
-                search.over_quota = True
+            search.over_quota = True
             return None
 
         return ask
@@ -191,7 +195,7 @@ class GroupPreemption:
         now: float,
     ) -> PreemptReply:
         """Place the members without the victims, and keep the devices; or begin anew."""
-        ask, epoch = self._ask(question, victims), self._state.epoch()
+        ask, epoch = self._ask(question, victims, search), self._state.epoch()
         placement = search.place(ask, epoch, self._basis.out_of_time)
         if placement is None:
             return PreemptReply(unfinished=True, message=_CONTINUES)
@@ -256,6 +260,8 @@ class GroupPreemption:
 
 
 def _too_few(few: int, search: GroupVictimSearch, own: PodRequest) -> PreemptReply:
+    if search.cuts.passed:
+        return PreemptReply(unfinished=True, message=_CONTINUES)
     text = f"without the pods with a priority below {own.pod.priority}, {few} of "
     text += f"{search.needed} members of the group fit"
     limits = " on devices for which its quotas have room" if search.over_quota else ""

@@ -4,7 +4,6 @@ A decision takes the event loop for a short time only. One that needs more is cu
 step, and goes on with the next question about the same members, or with the next turn of waking.
 """
 
-from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, TypeVar
 
@@ -23,8 +22,6 @@ from drawbridge.solver.world import View
 # A search that was cut, and found too few members, begins again if the use of devices has changed
 # meanwhile. After so many times, its result counts.
 MAX_STALE_SEARCHES: Final = 4
-# A copy may have answered between two cuts.
-MAX_CUTS: Final = 3
 T = TypeVar("T")
 
 
@@ -51,32 +48,34 @@ def ask_in(
 
 
 class NodeCuts:
-    """How often a search was cut on each node; it passes over those with MAX_CUTS if it `may_pass`.
+    """The nodes on which a search was cut.
 
-    A search that passed over nodes refuses nobody by that, because it is not known what they have.
+    If it `may_pass`, it passes over those on which it was cut again after a copy had decided. Such
+    a search refuses nobody, because it is not known what these nodes have.
     """
 
     def __init__(self, *, may_pass: bool = True) -> None:
-        self.may_pass, self._cuts = may_pass, Counter[str]()
-
-    @property
-    def are_most(self) -> bool:
-        """Whether the search was cut MAX_CUTS times on a node."""
-        return max(self._cuts.values(), default=0) >= MAX_CUTS
+        self.may_pass = may_pass
+        self._cut, self._decided = set[str](), set[str]()
+        self.again = set[str]()  # cut again
 
     @property
     def passed(self) -> bool:
         """Whether the search has passed over nodes."""
-        return self.may_pass and self.are_most
+        return self.may_pass and bool(self.again)
+
+    def note_copy(self) -> None:
+        """Note that a copy of the process has decided."""
+        self._decided |= self._cut
 
     def ask(self, ask: Ask, node: str, claims: Sequence[Claim]) -> Solution | None:
         """Ask about a node, if the search does not pass over it."""
-        if self.may_pass and self._cuts[node] >= MAX_CUTS:
+        if self.may_pass and node in self.again:
             return None
         try:
             return ask(node, claims)
         except CutOnNodeError:
-            self._cuts[node] += 1
+            (self.again if node in self._decided else self._cut).add(node)
             raise
 
 
@@ -125,7 +124,7 @@ class GroupDecision:
         """
         self._find_uses, self._uses, self.now = find_uses, (), now
         answer = self._search.run(self._ask, out_of_time)
-        if answer is None and self.cuts.are_most and not self.cuts.may_pass:
+        if answer is None and self.cuts.again and not self.cuts.may_pass:
             self._begin()  # other nodes may have devices by now
         return answer
 

@@ -15,10 +15,11 @@ runs can change meanwhile, so that the members are placed at the end, in the sta
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
+from allocator.decisions.group_searches import NodeCuts
 from allocator.scheduler.protocol import PotentialVictim, PreemptRequest
 from drawbridge.dra.claim import Claim
 from drawbridge.solver.answers import Solution
@@ -59,6 +60,16 @@ class ChosenVictims(msgspec.Struct, frozen=True):
         return frozenset(pod.uid for of_node in self.pods.values() for pod in of_node)
 
 
+class ContinuedVictims(NamedTuple):
+    """By what pod and request a search began that was cut, if there is one; whether it has ended.
+
+    The pod can ask for the end.
+    """
+
+    asked: PreemptRequest = PreemptRequest(pod_uid="")
+    ended: bool = True
+
+
 class GroupVictimSearch:
     """The search for one group, of which `needed` members must fit.
 
@@ -81,6 +92,7 @@ class GroupVictimSearch:
         self.needed = needed
         self.epoch: int | None = None  # the state in which it began
         self.over_quota = False  # whether a node fits that has more than a quota has room for
+        self.cuts = NodeCuts()
         self._lost = lost
         self.chosen: ChosenVictims | None = None
         self._search = CutSearch(self._choose(pods))

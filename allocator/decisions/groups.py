@@ -38,6 +38,7 @@ from allocator.decisions.group_searches import (
     ask_in,
     run_to_end,
 )
+from allocator.decisions.group_victims import ContinuedVictims
 from allocator.decisions.interrupted_groups import InterruptedGroups
 from allocator.decisions.member_nodes import MemberNodes
 from allocator.decisions.pod_requests import with_at_most
@@ -488,10 +489,11 @@ class GroupDecisions:
         question = replace(question, group=known_group(question, self._basis))
         return self._victims.choose(request, question, now)
 
-    def continue_preemption(self, pod_uid: str) -> str | None:
-        """Continue the search for pods to evict that was cut, for the group of a pod.
+    def note_copy(self, pod_uid: str) -> None:
+        """Note that a copy of the process has decided about the group of a pod."""
+        self._groups.note_copy(self.key_of(pod_uid))
 
-        Return the pod that can ask for its end, "" for none, and None if it has not ended.
-        """
+    def continue_preemption(self, pod_uid: str) -> ContinuedVictims:
+        """Continue the search for pods to evict that was cut, for the group of a pod."""
         question = self._groups.get(self.key_of(pod_uid)).question
-        return "" if question is None else self._victims.continue_search(question)
+        return ContinuedVictims() if question is None else self._victims.continue_search(question)

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from allocator.decisions.basis import Basis, Surroundings
 from allocator.decisions.group_questions import GroupQuestion
+from allocator.decisions.group_victims import ContinuedVictims
 from allocator.decisions.groups import GroupDecisions
 from allocator.decisions.node_searches import answer_key
 from allocator.decisions.planned_holds import PlannedHolds
@@ -334,11 +335,8 @@ class PodDecisions:
 
     def continue_preemption(
         self, pod_uid: str, now: float, out_of_time: Callable[[], bool]
-    ) -> str | None:
-        """Continue a search for victims of a group; return the pod that can ask for its end.
-
-        That is "" if there is no search, and None if it has not ended.
-        """
+    ) -> ContinuedVictims:
+        """Continue a search for victims of a group that was cut."""
         with self._deciding(self.state.records.get(pod_uid).namespace, now, out_of_time):
             return self.groups.continue_preemption(pod_uid)
 

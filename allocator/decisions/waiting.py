@@ -283,8 +283,6 @@ class WaitingPods:
         self._decisions.promise(uid, now, pod.seen if pod else ())
         if request is not None:
             self._decisions.preempt(request, now)
-        if self._name_of(uid) in self._victims:
-            self._decisions.continue_preemption(uid, now, never)
 
     def note_copy(self, seconds: float) -> None:
         """Note how long the last copy took, so that other namespaces come before its own."""
@@ -293,9 +291,10 @@ class WaitingPods:
     def note_ahead(self, uid: str) -> None:
         """Go on with a pod about which a copy of the process has decided."""
         self._aside.note_answered(self._name_of(uid))
+        self._decisions.groups.note_copy(uid)
         self._decisions.planned_holds.try_again(uid)
-        if self._aside.end_preemption(uid) and self._find(uid) is not None:
-            self._questions.ask_again(uid)
+        if self._aside.end_preemption(uid):
+            self._set_aside(uid, self._victims)
 
     def _continue_answered(self, work: TurnWork) -> None:
         """Continue the search about which a copy has decided; it is the last one if cut again."""
@@ -307,8 +306,7 @@ class WaitingPods:
         uid = self._aside.take()
         if uid is None:
             return ""
-        was_cut = self._continue(uid, work) or self._aside.preemption(uid) is not None
-        return uid if was_cut or self._name_of(uid) in self._victims else ""
+        return uid if self._continue(uid, work) or self._aside.preemption(uid) else ""
 
     def _continue(self, uid: str, work: TurnWork) -> bool:
         """Continue a search that was set aside; return whether it was cut on a node."""
@@ -330,17 +328,18 @@ class WaitingPods:
             self._continue(uid, work)
 
     def _continue_victims(self, work: TurnWork) -> None:
-        """Continue one search for pods to evict; at its end, a member asks for its result."""
+        """Continue one search for pods to evict of a group; at its end, a member asks for it."""
         uid = self._victims.take()
         if uid is None or self._find(uid) is None:
             return
-        asker = self._decisions.continue_preemption(uid, work.now, work.out_of_time)
-        if asker is None:
-            self._set_aside(uid, self._victims)
-            if self._state.planner.was_cut:
-                self._set_aside(uid, self._aside)
+        asked, ended = self._decisions.continue_preemption(uid, work.now, work.out_of_time)
+        if ended:
+            self._questions.ask_again(asked.pod_uid if self._find(asked.pod_uid) else uid)
+        elif self._state.planner.was_cut:
+            namespace = self._records.get(uid).namespace
+            self._aside.add_preemption(namespace, uid, self._name_of(uid), asked)
         else:
-            self._questions.ask_again(asker if self._find(asker) else uid)
+            self._set_aside(uid, self._victims)
 
     def _end_pauses(self, work: TurnWork) -> None:
         """Begin a pass if the pause of a pod has ended."""

@@ -156,6 +156,13 @@ class GroupTable:
         else:
             self._held.setdefault(key)
 
+    def note_copy(self, key: str) -> None:
+        """Note that a copy of the process has decided about a group."""
+        record = self.get(key)
+        for search in (record.cut, record.cut_victims):
+            if search is not None:
+                search.cuts.note_copy()
+
     def of_namespace(self, key: str) -> NamespaceRecord:
         """Return what counts for all groups of the namespace of a group."""
         record = self._namespaces.get(namespace_of_group(key)) or _NO_GROUPS

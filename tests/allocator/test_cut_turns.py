@@ -5,10 +5,13 @@ from collections.abc import Callable
 
 import pytest
 
+from allocator.decisions.shortlist import never
 from allocator.decisions.waiting import WaitingPods
 from allocator.scheduler.calls import _TURN_SECONDS
 from drawbridge.brief import FORGIVEN_SECONDS, USUAL_SECONDS
+from drawbridge.solver.world import PoolUse
 from tests.allocator.clusters import Cluster, claim, gpu_slice
+from tests.allocator.contests import HIGH, Contest
 from tests.allocator.cuts import decide_in_a_copy
 from tests.allocator.test_cuts import CutOn, T
 
@@ -24,6 +27,21 @@ class SlowOn(CutOn):
         finally:
             if self.cuts > before:
                 time.sleep(min(self.seconds, USUAL_SECONDS))
+
+
+class CutBesideFree(CutOn):
+    """Cuts each search on some nodes of two devices, unless both are held."""
+
+    def run(self, compute: Callable[[], T]) -> T:
+        """Return what a function returns; raises CutShort."""
+        cells = (each.cell_contents for each in compute.__closure__ or ())
+        uses = next(each for each in cells if isinstance(each, tuple) and _are_uses(each))
+        is_full = sum(len(each.dedicated) for each in uses) == 2
+        return compute() if is_full else super().run(compute)
+
+
+def _are_uses(cell: tuple[object, ...]) -> bool:
+    return all(isinstance(each, PoolUse) for each in cell)
 
 
 def within(seconds: float) -> Callable[[], bool]:
@@ -124,3 +142,73 @@ def test_a_gang_waits_for_no_node_that_changes_when_another_one_grows(since: int
             assert not made.decisions.groups.is_refused("default/g")
             made.add(gpu_slice("b", 4, generation=2))
     assert {each.partition("/")[0] for each in made.held()} == {"b"}
+
+
+def ask_for_victims(
+    contest: Contest, *asking: str, out_of_time: Callable[[], bool] = never
+) -> list[str]:
+    """Ask about a gang of two as the scheduler does, and return the pods that are evicted."""
+    made, waiting = contest.cluster, contest.waiting
+    for uid in asking:
+        reply = made.ask_group("default/g", "m0", "m1", min_count=2, asking=uid, priority=HIGH)
+        waiting.note_answer(uid, [each.node for each in reply.fit], 0.0, complete=reply.complete)
+        if not reply.group_preemptible:
+            continue
+        request = contest.preemption(uid)
+        victims = made.decisions.preempt(request, made.now, out_of_time)
+        if victims.evictions:
+            return [uid for each in victims.evictions for uid in each.victims]
+        assert victims.unfinished
+        cut = request if made.state.planner.was_cut else None
+        waiting.note_preemption(uid, refused=True, again=True, cut=cut)
+    return []
+
+
+def full_beside_changes(elsewhere: int = 2) -> Contest:
+    """Return two full nodes; the search on one takes too long when pods are gone."""
+    contest = Contest(CutBesideFree("a"), a=2, b=2)
+    for node, number in (("a", 0), ("a", 1), ("b", 0), ("b", 1)):
+        # Those of the node that changes are the first to go.
+        priority = (node == "b") + (node == "b" and number >= elsewhere) * HIGH
+        contest.run(f"{node}-{number}", node, number, priority=priority)
+    return contest
+
+
+def test_a_search_for_victims_that_waits_for_a_copy_takes_no_turns() -> None:
+    contest = full_beside_changes()
+    ask_for_victims(contest, "m0", out_of_time=lambda: True)
+    turns = [contest.waiting.wake(0.0, may_copy=False) for _ in range(9)]
+    assert [turn.unfinished for turn in turns[-5:]] == [False] * 5
+    assert contest.waiting.wake(0.0).aside
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "since", "changes", "evicted"),
+    [
+        (2, 0, True, {"b-0", "b-1"}),
+        (1, 12, True, {"b-0", "b-1"}),  # nobody is refused by what is not known
+        (1, 0, True, set()),
+        (2, 0, False, {"a-0", "a-1"}),
+        (1, 0, False, {"a-0", "a-1"}),
+    ],
+)
+def test_a_gang_evicts_pods_beside_a_node_that_changes_all_the_time(
+    elsewhere: int, since: int, *, changes: bool, evicted: set[str]
+) -> None:
+    contest = full_beside_changes(elsewhere)
+    made, waiting = contest.cluster, contest.waiting
+    victims = ask_for_victims(contest, "m0", "m1", out_of_time=lambda: True)
+    for generation in range(2, 99):
+        if victims:
+            break
+        made.now = float(generation)
+        # A copy for others can run for many turns.
+        turn = waiting.wake(made.now, may_copy=generation % 5 == 0)
+        if turn.aside:
+            decide_in_a_copy(waiting, made.state.planner, turn.aside, made.now)
+        if changes:
+            made.add(gpu_slice("a", 2, generation=generation))
+        if generation == since:
+            contest.enlist("b-1", "b", priority=1)
+        victims = ask_for_victims(contest, *turn.woken)
+    assert {*victims} == evicted

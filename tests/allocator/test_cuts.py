@@ -236,10 +236,10 @@ class CutOn(Brief):
         return compute()
 
 
-@pytest.mark.parametrize("changes", [True, False])
+@pytest.mark.parametrize(("changes", "told"), [(True, True), (False, True), (False, False)])
 @pytest.mark.parametrize("elsewhere", [2, 1])
-def test_a_node_that_changes_all_the_time_keeps_no_gang_from_others(
-    elsewhere: int, *, changes: bool
+def test_a_node_about_which_copies_say_nothing_keeps_no_gang_from_others(
+    elsewhere: int, *, changes: bool, told: bool
 ) -> None:
     made = Cluster(brief=CutOn("a"), a=2, b=elsewhere)
     waiting = WaitingPods(made.decisions)
@@ -247,12 +247,16 @@ def test_a_node_that_changes_all_the_time_keeps_no_gang_from_others(
         reply = made.ask_group("default/g", "m0", "m1", min_count=2, asking=uid)
         waiting.note_answer(uid, [each.node for each in reply.fit], 0.0, complete=reply.complete)
     for generation in range(2, 12):
-        if aside := waiting.wake(1.0).aside:
+        aside = waiting.wake(1.0).aside
+        if aside and told:
             decide_in_a_copy(waiting, made.state.planner, aside)
+        elif aside:
+            waiting.note_ahead(aside)
         if changes:
             made.add(gpu_slice("a", 2, generation=generation))
     held = {each.partition("/")[0] for each in made.held()}
-    assert held == ({"b"} if elsewhere == 2 else set() if changes else {"a"})
+    is_answered = told and not changes
+    assert held == ({"a"} if is_answered else {"b"} if elsewhere == 2 else set())
     # Where it fits nowhere else, it is not refused by what is not known.
     assert bool(held) or not made.decisions.groups.is_refused("default/g")
 
