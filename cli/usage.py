@@ -27,7 +27,7 @@ from drawbridge.report.tables import align_columns
 from drawbridge.usage.accounts import UsedAmount
 from drawbridge.usage.book import Book, BookError, format_day, format_time
 from drawbridge.usage.changes import read_changes, sum_changes
-from drawbridge.usage.stored_books import all_names, read_config_map
+from drawbridge.usage.stored_books import all_names, choose_books, read_config_map
 from drawbridge.usage.summary import COLUMNS, UsageLine, UsageSummary, find_missing, summarize
 
 if TYPE_CHECKING:
@@ -102,8 +102,8 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         books = _read_books(objects, findings)
     except ClusterReadError as error:
         return output.print_unreadable([*findings, error.located], options.output, streams)
-    since = options.first_day or format_day(max(books) - _DEFAULT_DAYS + 1)
-    selected = [each for day, each in sorted(books.items()) if format_day(day) >= since]
+    since = options.first_day or format_day(books[-1][0].day - _DEFAULT_DAYS + 1)
+    selected = [each for each in books if format_day(each[0].day) >= since]
     findings += _find_missing(selected, options.first_day)
     output.print_findings(findings, streams.err)
     if options.changes:
@@ -135,23 +135,21 @@ def _read_objects(
 
 def _read_books(
     objects: Sequence[Value], findings: list[LocatedFinding]
-) -> dict[int, tuple[Book, Mapping[str, Value]]]:
-    """Read the books, with their ConfigMaps, by day; raises ClusterReadError if there is none."""
-    books: dict[int, tuple[Book, Mapping[str, Value]]] = {}
+) -> list[tuple[Book, Mapping[str, Value]]]:
+    """Read the books, with their ConfigMaps; raises ClusterReadError if there is none."""
+    books: list[tuple[Book, Mapping[str, Value]]] = []
     for value in objects:
         config_map = as_mapping(value)
         try:
-            book = read_config_map(config_map)
-            # Since an update, the book of that day can have two names.
-            if book.day not in books or books[book.day][0].through < book.through:
-                books[book.day] = book, config_map
+            books.append((read_config_map(config_map), config_map))
         except BookError as error:
             name = get_value(value, ("metadata", "name"))
             text = f"ConfigMap {name}: {error}"
             findings.append(LocatedFinding(USAGE_BOOK_UNREADABLE.at("", text)))
     if not books:
         raise ClusterReadError(codes.USAGE_MISSING.at("", "no ConfigMap has a book of usage"))
-    return books
+    # Since an upgrade, the book of that day can have two names.
+    return choose_books(books)
 
 
 def _find_missing(

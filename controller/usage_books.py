@@ -24,8 +24,10 @@ from drawbridge.usage.meter import Observed
 from drawbridge.usage.stored_books import (
     KEY,
     MAX_DAYS,
+    completeness,
     compose_config_map,
     name_of_day,
+    names_of_day,
     read_config_map,
 )
 
@@ -190,10 +192,11 @@ class UsageReconciler:
     async def _find_latest(self, today: int) -> _Stored | None:
         """Return the newest book; of tomorrow, if the clock went back."""
         for day in range(today + 1, today + 1 - MAX_DAYS, -1):
-            stored = (await self._read_book(name_of_day(day)), self._skipped)
+            read = [await self._read_book(name) for name in names_of_day(day)]
+            stored = (*read, self._skipped)
             of_day = [each for each in stored if each is not None and each.book.day == day]
             if of_day:
-                return max(of_day, key=lambda each: each.book.through)
+                return max(of_day, key=lambda each: completeness(each.book))
         return None
 
     async def _read_book(self, name: str) -> _Stored | None:

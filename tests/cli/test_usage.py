@@ -12,7 +12,7 @@ import pytest
 from drawbridge.usage.accounts import OTHER, Account, UsedAmount
 from drawbridge.usage.book import DAY, Book, BookEntry, add_entry, open_book
 from drawbridge.usage.changes import KEY, ChangeBook, ChangedPods
-from drawbridge.usage.stored_books import compose_config_map
+from drawbridge.usage.stored_books import compose_config_map, names_of_day
 from tests.cli.running import Printed, command, on_api
 from tests.cluster.fake.api import FakeApi
 
@@ -171,14 +171,14 @@ def test_a_live_cluster_is_read_by_the_names_that_the_role_allows(tmp_path: Path
         "metadata": {"name": "drawbridge"},
         "webhooks": [{"clientConfig": {"service": {"namespace": OWN}}}],
     }
-    lists: list[str] = []
 
     def prepare(api: FakeApi) -> None:
         api.fail(403, method="GET", part="configmaps?", times=9)
 
-    printed = on_api(tmp_path, [hook, *objects()], "usage", "-o", "json", prepare=prepare)
+    first, second = objects()
+    first["metadata"]["name"] = names_of_day(FIRST // DAY)[1]  # of an earlier version
+    printed = on_api(tmp_path, [hook, first, second], "usage", "-o", "json", prepare=prepare)
     assert json.loads(printed.out)["total"]["deviceSeconds"] == "62460", printed.err
-    assert not lists
 
 
 def test_changes_of_the_books_are_listed_also_of_pods_that_are_gone(tmp_path: Path) -> None:
@@ -235,11 +235,16 @@ def test_days_without_a_book_are_named(
     assert told == ([missing] if missing else [])
 
 
-def test_of_two_books_of_a_day_the_later_one_counts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("swap", [False, True])
+def test_of_two_books_of_a_day_the_more_complete_one_counts(tmp_path: Path, *, swap: bool) -> None:
     first, second = objects()
     earlier = compose_config_map(open_book(FIRST + 3600), None)
-    earlier["metadata"]["name"] = "drawbridge-usage-04"
+    # An earlier version wrote it after a rollback, and could not know what claims held.
+    used = {Account("research", GPU, "Job/train"): amount(20)}
+    unobserved = BookEntry(FIRST + DAY, used, {}, (FIRST + 3600, FIRST + DAY))
+    reconstructed = compose_config_map(add_entry(open_book(FIRST + 3600), unobserved), None)
+    items = [first, second, earlier, reconstructed]
+    items = items[::-1] if swap else items
     path = tmp_path / "books.json"
-    items = [first, second, earlier]
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
     assert json.loads(usage(str(path), "-o", "json").out)["total"]["deviceSeconds"] == "62460"

@@ -12,6 +12,7 @@ from drawbridge.usage.book import (
     MAX_CLASSES,
     MAX_GAPS,
     MAX_OWNERS,
+    Book,
     BookEntry,
     BookError,
     add_entry,
@@ -22,7 +23,13 @@ from drawbridge.usage.book import (
 from drawbridge.usage.bookkeeping import continue_book
 from drawbridge.usage.claims import HeldPart, measure_part, to_fraction
 from drawbridge.usage.meter import MAX_CHANGES, HeldClaim, Meter
-from drawbridge.usage.stored_books import all_names, compose_config_map, name_of_day
+from drawbridge.usage.stored_books import (
+    all_names,
+    choose_books,
+    compose_config_map,
+    name_of_day,
+    names_of_day,
+)
 from tests.tables import every_row
 from tests.usage.histories import total
 
@@ -186,8 +193,25 @@ def test_a_book_ends_with_its_day_and_the_next_one_continues_it() -> None:
 
 def test_two_months_have_a_fixed_set_of_names() -> None:
     for day in range(20_000, 20_400):
-        assert sorted(map(name_of_day, range(day, day + 62))) == [*all_names()]
-    assert (all_names()[0], all_names()[-1]) == ("drawbridge-usage-01", "drawbridge-usage-62")
+        assert sorted(map(name_of_day, range(day, day + 62))) == [*all_names()[31:]]
+        former = {names_of_day(each)[1] for each in range(day, day + 62)}
+        assert sorted(former) == [*all_names()[:31]]
+    assert (all_names()[0], all_names()[-1]) == ("drawbridge-usage-01", "drawbridge-usage-93")
+    assert names_of_day(20_000) == ("drawbridge-usage-68", "drawbridge-usage-04")
+
+
+def test_of_books_that_overlap_the_later_one_or_that_which_observed_more_is_chosen() -> None:
+    gap = (START, START + 10)
+    reconstructed = Book(20_000, START, START + 60, gaps=(gap,))
+    observed = Book(20_000, START, START + 60)
+    later = Book(20_000, START + 50, START + 61, gaps=((START + 50, START + 61),))
+    following = Book(20_000, START + 61, START + 70)
+    for books, chosen in (
+        ((reconstructed, observed, following), (observed, following)),
+        ((observed, following, later), (later, following)),
+    ):
+        for order in (books, books[::-1]):
+            assert [book for book, _ in choose_books((e, None) for e in order)] == [*chosen]
 
 
 def test_an_allocation_that_is_seen_after_the_book_was_written_is_added_to_the_next_entry() -> None:
