@@ -47,10 +47,10 @@ def completeness(book: Book) -> tuple[int, int]:
 def choose_books(stored: Iterable[tuple[Book, T]]) -> list[tuple[Book, T]]:
     """Return books with what belongs to them, earliest first; of those that overlap, one."""
     chosen: list[tuple[Book, T]] = []
-    for each in sorted(stored, key=lambda pair: completeness(pair[0]), reverse=True):
-        book = each[0]
+    for candidate in sorted(stored, key=lambda pair: completeness(pair[0]), reverse=True):
+        book = candidate[0]
         if all(book.through <= other.start or other.through <= book.start for other, _ in chosen):
-            chosen.append(each)
+            chosen.append(candidate)
     return sorted(chosen, key=lambda pair: pair[0].start)
 
 
