@@ -16,11 +16,13 @@ import msgspec
 from controller.protocols import ObjectReference, ObjectStore, Reporter, Unstructured, WallClock
 from drawbridge.agreement.configuration_in_use import (
     ConfigurationConfigMap,
+    ConfigurationReading,
     compose_in_use,
     describe_findings,
 )
-from drawbridge.agreement.offered_configuration import read_accepted, read_offered
+from drawbridge.agreement.offered_configuration import describe_unread, read_accepted, read_offered
 from drawbridge.agreement.operation_codes import CONFIGURATION_REJECTED
+from drawbridge.api_error import ApiError
 from drawbridge.names import CONFIGURATION_CONFIG_MAP, CONFIGURATION_IN_USE_CONFIG_MAP
 
 NAME: Final = "configuration"
@@ -48,9 +50,7 @@ class ConfigurationReconciler:
     async def reconcile(self) -> None:
         """Write the offered text if it is valid; else the one in use stays, or is repaired."""
         live = await self._store.read(CONFIGURATION_IN_USE_CONFIG_MAP)
-        original = await self._store.read(CONFIGURATION_CONFIG_MAP)
-        # To read a large one takes a second.
-        offered = await asyncio.to_thread(read_offered, _decode(original))
+        original, offered = await self._read_offered()
         text = offered.text
         if offered.configuration is None:
             in_use = await asyncio.to_thread(read_accepted, _decode(live))
@@ -64,6 +64,17 @@ class ConfigurationReconciler:
         if offered.configuration is None:
             uid = (original or {"metadata": {}})["metadata"].get("uid", "")
             self._report(describe_findings(offered.findings), uid, has_text=bool(text))
+
+    async def _read_offered(self) -> tuple[Unstructured | None, ConfigurationReading]:
+        """Read the offered configuration; it is refused if this controller may not read it."""
+        try:
+            original = await self._store.read(CONFIGURATION_CONFIG_MAP)
+        except ApiError as error:
+            if not error.refused:
+                raise
+            return None, describe_unread(error)
+        # To read a large one takes a second.
+        return original, await asyncio.to_thread(read_offered, _decode(original))
 
     def _report(self, reason: str, uid: str, *, has_text: bool) -> None:
         then = "the last valid one stays in use" if has_text else "no process can start without one"

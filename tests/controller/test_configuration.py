@@ -102,6 +102,50 @@ def test_a_deleted_original_leaves_what_is_in_use() -> None:
     assert scene.status == "False"
 
 
+def test_a_configuration_that_may_not_be_read_is_reported_and_the_one_in_use_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The role is that of an earlier version, which did not allow it."""
+    scene = Scene(HEAD, offer(OTHER), accept(HEAD))
+    read = scene.maps.read
+
+    async def forbid(name: str, namespace: str = "") -> dict[str, Any] | None:
+        if name == CONFIGURATION_CONFIG_MAP:
+            raise ApiError(403, "Forbidden", "cannot get resource configmaps")
+        return await read(name, namespace)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(scene.maps, "read", forbid)
+        assert scene.reconcile() == HEAD
+    assert scene.status == "False"
+    (finding,) = scene.reporter.findings
+    assert (finding.code, "cannot get resource configmaps" in finding.message) == (
+        "ConfigurationRejected",
+        True,
+    )
+    assert scene.reconcile() == OTHER
+    assert scene.status == "True"
+
+
+@pytest.mark.parametrize("code", [0, 401, 503])
+def test_an_api_server_that_cannot_answer_now_refuses_no_configuration(
+    code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(HEAD, offer(OTHER), accept(HEAD))
+    before = dict(scene.maps.objects)
+    read = scene.maps.read
+
+    async def fail(name: str, namespace: str = "") -> dict[str, Any] | None:
+        if name == CONFIGURATION_CONFIG_MAP:
+            raise ApiError(code)
+        return await read(name, namespace)
+
+    monkeypatch.setattr(scene.maps, "read", fail)
+    with pytest.raises(ApiError):
+        scene.reconcile()
+    assert (scene.maps.objects, scene.reporter.codes) == (before, [])
+
+
 def test_the_event_loop_goes_on_while_large_texts_are_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
