@@ -6,6 +6,7 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from cli.input import codes, installed_namespace, live_cluster
@@ -130,7 +131,7 @@ def _read_objects(
     if options.cluster:
         values = read_values(options.cluster, streams.stdin, findings)
         return [each for each in values if _has_book(each)]
-    return [*live_cluster.run_with_session(options, _read_live)]
+    return [*live_cluster.run_with_session(options, partial(_read_live, findings=findings))]
 
 
 def _read_books(
@@ -173,14 +174,23 @@ def _has_book(value: Value) -> bool:
     return is_config_map and isinstance(name, str) and name.startswith(USAGE_CONFIG_MAP_PREFIX)
 
 
-async def _read_live(session: "Session") -> list[Value]:
-    """Read the ConfigMaps by name, which is all that the role of readers allows."""
+async def _read_live(session: "Session", findings: list[LocatedFinding]) -> list[Value]:
+    """Read the ConfigMaps by name, which is all that the role of readers allows.
+
+    The role of an earlier version does not allow all of them.
+    """
+    unread: list[LocatedFinding] = []
     namespace = await installed_namespace.find(session)
     books: list[Value] = []
     for name in all_names() if namespace else ():
-        read = await live_cluster.read_object(session, resources.CONFIG_MAPS, name, namespace)
+        reading = live_cluster.read_object(session, resources.CONFIG_MAPS, name, namespace)
+        read = await live_cluster.read_if_allowed(reading, unread)
         if read is not None:
             books.append(read)
+    if unread:
+        more = f" (and {len(unread) - 1} more ConfigMaps)" if len(unread) > 1 else ""
+        text = f"{unread[0].finding.message}{more}"
+        findings.append(LocatedFinding(codes.PART_UNREADABLE.at("", text)))
     return books
 
 

@@ -164,21 +164,50 @@ def test_a_damaged_book_is_reported_and_the_others_are_summed_up(tmp_path: Path)
     assert "[UsageBookUnreadable]" in printed.err
 
 
-def test_a_live_cluster_is_read_by_the_names_that_the_role_allows(tmp_path: Path) -> None:
-    hook = {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "MutatingWebhookConfiguration",
-        "metadata": {"name": "drawbridge"},
-        "webhooks": [{"clientConfig": {"service": {"namespace": OWN}}}],
-    }
+HOOK = {
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": "MutatingWebhookConfiguration",
+    "metadata": {"name": "drawbridge"},
+    "webhooks": [{"clientConfig": {"service": {"namespace": OWN}}}],
+}
 
+
+def test_a_live_cluster_is_read_by_the_names_that_the_role_allows(tmp_path: Path) -> None:
     def prepare(api: FakeApi) -> None:
         api.fail(403, method="GET", part="configmaps?", times=9)
 
     first, second = objects()
     first["metadata"]["name"] = names_of_day(FIRST // DAY)[1]  # of an earlier version
-    printed = on_api(tmp_path, [hook, first, second], "usage", "-o", "json", prepare=prepare)
+    printed = on_api(tmp_path, [HOOK, first, second], "usage", "-o", "json", prepare=prepare)
     assert json.loads(printed.out)["total"]["deviceSeconds"] == "62460", printed.err
+
+
+@pytest.mark.parametrize(
+    ("forbidden", "read", "code", "told"),
+    [
+        (range(32, 94), "62400", 0, " (and 61 more ConfigMaps) [PartUnreadable]"),
+        (range(93, 94), "62460", 0, "forbidden [PartUnreadable]"),
+        (range(1, 94), None, 2, " (and 92 more ConfigMaps)"),
+    ],
+)
+def test_books_that_the_role_does_not_allow_are_told_and_the_others_are_summed_up(
+    tmp_path: Path, forbidden: range, read: str | None, code: int, told: str
+) -> None:
+    """The role of an earlier version names fewer ConfigMaps."""
+    first, second = objects()
+    first["metadata"]["name"] = names_of_day(FIRST // DAY)[1]
+
+    def prepare(api: FakeApi) -> None:
+        for number in forbidden:
+            name = f"drawbridge-usage-{number:02}"
+            api.fail(403, method="GET", part=name, times=9, message=f"{name} is forbidden")
+
+    printed = on_api(tmp_path, [HOOK, first, second], "usage", "-o", "json", prepare=prepare)
+    total = json.loads(printed.out).get("total", {})
+    assert (printed.code, total.get("deviceSeconds")) == (code, read)
+    text = printed.out + printed.err
+    assert (text.count("PartUnreadable"), text.count("UsageMissing")) == (1, read is None)
+    assert told in text
 
 
 def test_changes_of_the_books_are_listed_also_of_pods_that_are_gone(tmp_path: Path) -> None:
