@@ -8,6 +8,7 @@ import msgspec
 
 from controller.protocols import Unstructured
 from controller.watched_objects import WatchedQuota
+from drawbridge.agreement.operation_codes import QUOTA_MIRRORED, QUOTA_NOT_OWNED
 from drawbridge.dra.quantity import valid_quantity
 from drawbridge.dra.quota import DEVICES, REQUESTS
 from drawbridge.finding import Finding
@@ -43,9 +44,37 @@ def parse_amount(value: object) -> int | None:
 
 def find_own(quotas: Iterable[WatchedQuota]) -> WatchedQuota | None:
     """Return the quota of Drawbridge; None if nobody labelled it as ours."""
-    named = (each for each in quotas if each.metadata.name == MIRRORED_QUOTA)
-    ours = MANAGED_BY.items()
-    return next((each for each in named if ours <= (each.metadata.labels or {}).items()), None)
+    return next((each for each in quotas if _has_name(each) and _is_labelled(each)), None)
+
+
+def is_ours(quota: WatchedQuota) -> bool:
+    """Tell whether this process, or another one, wrote a quota.
+
+    Policies of others can remove one of its marks.
+    """
+    is_noted = QUOTA_CLASSES_ANNOTATION in (quota.metadata.annotations or {})
+    return _has_name(quota) and (_is_labelled(quota) or is_noted)
+
+
+def _has_name(quota: WatchedQuota) -> bool:
+    return quota.metadata.name == MIRRORED_QUOTA
+
+
+def _is_labelled(quota: WatchedQuota) -> bool:
+    return MANAGED_BY.items() <= (quota.metadata.labels or {}).items()
+
+
+def leave_to_owner(plan: MirrorPlan, quotas: Iterable[WatchedQuota]) -> MirrorPlan:
+    """Return a plan that writes nothing if another client's quota has the name of ours."""
+    if not plan.hard or all(is_ours(each) or not _has_name(each) for each in quotas):
+        return plan
+    message = (
+        f"{MIRRORED_QUOTA} was not written by Drawbridge, so it is left alone, and claims are not "
+        f"limited by {' and '.join(sorted(plan.classes))}"
+    )
+    finding = QUOTA_NOT_OWNED.at("", message, object=f"ResourceQuota/{MIRRORED_QUOTA}")
+    others = (each for each in plan.findings if each.code != QUOTA_MIRRORED.name)
+    return MirrorPlan({}, {}, (*others, finding))
 
 
 def is_written(plan: MirrorPlan, quota: WatchedQuota | None) -> bool:

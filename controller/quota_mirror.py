@@ -32,7 +32,9 @@ from controller.mirrored_quota import (
     MirrorPlan,
     compose_quota,
     find_own,
+    is_ours,
     is_written,
+    leave_to_owner,
     list_keys,
     note_classes,
     parse_amount,
@@ -368,11 +370,11 @@ class QuotaMirrorReconciler:
 
     def _make_plan(self, quotas: list[WatchedQuota]) -> MirrorPlan:
         own_quota = find_own(quotas)
-        others = [each for each in quotas if each.metadata.name != MIRRORED_QUOTA]
+        others = [each for each in quotas if not is_ours(each)]
         limits, used = collect_limits(others, own_quota), read_claim_usage(own_quota)
         noted, namespace = read_noted_classes(own_quota), quotas[0].metadata.namespace
         former = self._former.find(namespace, noted, used, self._charges[0])
-        plan = plan_mirror(limits, self._charge, used, former)
+        plan = leave_to_owner(plan_mirror(limits, self._charge, used, former), quotas)
         unsupported = (f for each in others for f in find_unsupported_entries(each, self._charge))
         return plan._replace(findings=(*plan.findings, *unsupported))
 

@@ -64,6 +64,7 @@ QUOTA_CLASSES_ANNOTATION: Final = "drawbridge.dev/quota-classes"
 
 # On what a process writes for itself.
 MANAGED_BY: Final[Mapping[str, str]] = {"app.kubernetes.io/managed-by": "drawbridge"}
+MANAGED_SELECTOR: Final = ",".join(f"{key}={value}" for key, value in MANAGED_BY.items())
 
 # The field manager of every write. A template with another manager is not only Drawbridge's.
 FIELD_MANAGER: Final = "drawbridge"

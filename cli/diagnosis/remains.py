@@ -9,11 +9,13 @@ from cli.diagnosis.state import Unread
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_mapping
 from drawbridge.dra.counted import list_some
-from drawbridge.names import DUAL_LABEL, FENCE_POLICY, MIRRORED_QUOTA, OWNED_TAINT
+from drawbridge.names import DUAL_LABEL, FENCE_POLICY, MANAGED_SELECTOR, MIRRORED_QUOTA, OWNED_TAINT
 
 _MOST_NAMES: Final = 5
 _POLICIES: Final = "validatingadmissionpolicies,validatingadmissionpolicybindings"
-_QUOTAS: Final = f"resourcequotas -A --field-selector metadata.name={MIRRORED_QUOTA}"
+_QUOTAS: Final = (
+    f"resourcequotas -A -l {MANAGED_SELECTOR} --field-selector metadata.name={MIRRORED_QUOTA}"
+)
 # The command that removes what is left; kubectl names nodes without the taint as errors.
 _COMMANDS: Final = {
     "ValidatingAdmissionPolicy": f"kubectl delete {_POLICIES} {FENCE_POLICY}",

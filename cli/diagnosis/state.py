@@ -40,6 +40,7 @@ from drawbridge.names import (
     FENCE_POLICY,
     JUDGE_CONFIGURATION,
     JUDGE_DEPLOYMENT,
+    MANAGED_SELECTOR,
     MIRRORED_QUOTA,
     OWNED_TAINT,
     SCHEDULER_DEPLOYMENT,
@@ -258,7 +259,7 @@ async def _read_remains(session: "Session") -> Mapping[str, list[dict[str, Value
     rules = await find_taint_rules(session)
     selected = [
         (resources.POLICIES, f"metadata.name={FENCE_POLICY}", ""),
-        (resources.RESOURCE_QUOTAS, f"metadata.name={MIRRORED_QUOTA}", ""),
+        (resources.RESOURCE_QUOTAS, f"metadata.name={MIRRORED_QUOTA}", MANAGED_SELECTOR),
         *([(rules, "", f"{OWNED_TAINT}=pool")] if rules else []),
     ]
     return {

@@ -29,6 +29,7 @@ TEMPLATE_OUT_OF_SCOPE = CODES.define("TemplateOutOfScope")
 QUOTA_MIRRORED = CODES.define("QuotaMirrored")
 QUOTA_DOES_NOT_BIND = CODES.define("QuotaDoesNotBind")
 QUOTA_COUNTS_DEVICES = CODES.define("QuotaCountsDevices")
+QUOTA_NOT_OWNED = CODES.define("QuotaNotOwned")
 
 # Owned nodes and pools.
 

@@ -52,7 +52,7 @@ from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
 from drawbridge.judge.slices.published_twice import find_published_twice
 from drawbridge.ledger.still_fits import StillFits
-from drawbridge.names import MIRRORED_QUOTA
+from drawbridge.names import MANAGED_BY, MIRRORED_QUOTA
 from drawbridge.translate.changes.queues import (
     Mappings,
     describe_mappings,
@@ -220,10 +220,15 @@ def _audit_namespaces(
         )
 
 
+def _is_mirror(quota: Value) -> bool:
+    labels = {key: text_at(quota, "metadata", "labels", key) for key in MANAGED_BY}
+    return labels == MANAGED_BY and text_at(quota, "metadata", "name") == MIRRORED_QUOTA
+
+
 def _list_quotas(quotas: Iterable[Value], charged: Collection[str]) -> Iterator[str]:
     """Describe quotas on legacy names; claims of classes count to the names in `charged`."""
     quotas = [*quotas]
-    mirrored = any(text_at(each, "metadata", "name") == MIRRORED_QUOTA for each in quotas)
+    mirrored = any(map(_is_mirror, quotas))
     for quota in quotas:
         for finding in report_quotas(quota):
             name = finding.message.partition(" ")[0]

@@ -18,7 +18,8 @@ LEFT = {
         "drawbridge-owned-devices"
     ),
     "ResourceQuota team-a/drawbridge-quota": (
-        "kubectl delete resourcequotas -A --field-selector metadata.name=drawbridge-quota"
+        "kubectl delete resourcequotas -A -l app.kubernetes.io/managed-by=drawbridge "
+        "--field-selector metadata.name=drawbridge-quota"
     ),
     "DeviceTaintRule drawbridge-1": "kubectl delete devicetaintrules -l drawbridge.dev/owned=pool",
     "taint drawbridge.dev/owned of ": "kubectl taint nodes --all drawbridge.dev/owned-",
@@ -44,8 +45,9 @@ def leave(api: FakeApi) -> None:
             {"name": "drawbridge-1", "labels": {"drawbridge.dev/owned": "pool"}},
             {"taint": {"key": "drawbridge.dev/owned", "effect": "NoSchedule"}},
         ),
-        ("v1", "ResourceQuota", {"name": "drawbridge-quota", "namespace": "team-a"},
-         {"hard": {LIMIT: "0"}}),
+        ("v1", "ResourceQuota", {"name": "drawbridge-quota", "namespace": "team-a",
+         "labels": {"app.kubernetes.io/managed-by": "drawbridge"}}, {"hard": {LIMIT: "0"}}),
+        ("v1", "ResourceQuota", {"name": "drawbridge-quota", "namespace": "of-others"}, {}),
     ):  # fmt: skip
         api.put({"apiVersion": group, "kind": kind, "metadata": metadata, "spec": spec})
     for node in api.all("Node"):

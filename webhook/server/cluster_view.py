@@ -4,7 +4,7 @@ An unreadable object does not replace the last readable one.
 """
 
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -25,7 +25,7 @@ from drawbridge.dra.resource_quotas import ResourceQuota, reduce_quota
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
 from drawbridge.memory_shares import MemoryShares, find_limit_writer
-from drawbridge.names import TRANSLATE_LABEL, WEBHOOK_CONFIGURATION
+from drawbridge.names import MANAGED_SELECTOR, TRANSLATE_LABEL, WEBHOOK_CONFIGURATION
 from drawbridge.process.watched_facts import WatchedFacts
 from drawbridge.translate.pods import TranslationContext, make_context
 from webhook.admission.limit_ranges import LimitRange, reduce_range
@@ -39,8 +39,6 @@ from webhook.server.template_store import (
 from webhook.server.watched_namespaces import NamespaceObject, WatchedNamespaces
 from webhook.server.watched_queues import WatchedQueues
 
-OWN_LABEL_SELECTOR: Final = "app.kubernetes.io/managed-by=drawbridge"
-
 
 def watch_templates(session: Session, shares: MemoryShares) -> Cache[WatchedTemplate]:
     """Return a cache of the templates with our label, which any client can set."""
@@ -48,7 +46,7 @@ def watch_templates(session: Session, shares: MemoryShares) -> Cache[WatchedTemp
         session,
         TEMPLATES,
         WatchedTemplate,
-        labels=OWN_LABEL_SELECTOR,
+        labels=MANAGED_SELECTOR,
         decode=read_watched_template,
         keep_raw=False,
         accounting=Accounting(shares, reduce=reduce_template, measure_kept=True),

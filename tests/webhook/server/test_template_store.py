@@ -15,11 +15,12 @@ from drawbridge.cluster.client import ResourceClient, decode_object
 from drawbridge.cluster.resources import TEMPLATES
 from drawbridge.cluster.session import Session
 from drawbridge.memory_shares import MemoryShares
+from drawbridge.names import MANAGED_SELECTOR
 from tests.cluster.fake.api import FakeApi
-from webhook.server.cluster_view import OWN_LABEL_SELECTOR, watch_templates
+from webhook.server.cluster_view import watch_templates
 from webhook.server.template_store import WatchedTemplateStore
 
-KEY, VALUE = OWN_LABEL_SELECTOR.split("=")
+KEY, VALUE = MANAGED_SELECTOR.split("=")
 TEMPLATE = {
     "apiVersion": "resource.k8s.io/v1",
     "kind": "ResourceClaimTemplate",
