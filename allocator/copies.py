@@ -36,7 +36,8 @@ async def decide_in_copy(decide: Decide, limits: ForkLimits = COPY_LIMITS) -> Co
         raise CopyFailedError(written.traceback)
     if written.was_slow:
         _LOG.warning("a copy of the process got too little of the processor: %s", written.limit)
-    return CopyReport(_load(written.messages), bool(written.limit), written.was_slow)
+    reached_limit = bool(written.limit) and not written.was_killed
+    return CopyReport(_load(written.messages), reached_limit, written.was_slow, written.was_killed)
 
 
 async def _load(messages: Iterable[bytes]) -> AsyncIterator[Learnt]:

@@ -62,7 +62,7 @@ class ApiSearches:
             text = f"{error}; send fewer pods, or simpler claims"
             raise ApiFailureError(FailureCode.TOO_MUCH_WORK, text) from None
         except ForkRefusedError as error:
-            text = f"cannot start a search: {error}"
+            text = f"cannot run the search: {error}"
             raise ApiFailureError(FailureCode.NOT_READY, text, retry_after=1) from None
         except ForkFailedError as error:
             _LOG.error("unhandled exception in a search: %s", error)  # of the copy

@@ -13,11 +13,15 @@ Decide: TypeAlias = Callable[[Tell, Callable[[], float]], None]
 
 
 class CopyReport(NamedTuple):
-    """What a copy told, and whether it reached a limit before its end: of time if it `was_slow`."""
+    """What a copy told, and why it did not come to its end.
+
+    It reached a limit, of time if it `was_slow`, or it `was_killed` within its limits.
+    """
 
     learnt: AsyncIterator[Learnt]
     reached_limit: bool
     was_slow: bool = False
+    was_killed: bool = False
 
 
 DecideInCopy: TypeAlias = Callable[[Decide], Awaitable[CopyReport]]
@@ -29,12 +33,13 @@ async def decide_ahead(
     uid: str,
     now: float,
     decide_in_copy: DecideInCopy,
-) -> None:
-    """Let a copy decide about a pod, and go on with what it told.
+) -> bool:
+    """Let a copy decide about a pod, and go on with what it told; return whether it was killed.
 
     What it was asked about a node when it reached a limit has no answer. If there is nothing of
     that kind, the pod itself is given up, until the scheduler asks about it again. But a copy that
-    told nothing in time says only that its machine is busy, and another one follows it.
+    told nothing in time says only that its machine is busy, and another one follows it. So does one
+    that was killed, unless that happens again and again.
     """
     lent = planner.lend()
     told = await decide_in_copy(partial(waiting.decide_ahead, uid, now))
@@ -46,8 +51,10 @@ async def decide_ahead(
         elif isinstance(message, Answer):
             unanswered, has_answers = None, True
         planner.learn(message, lent)
-    if told.reached_limit and unanswered is not None:
+    reached_limit = waiting.note_killed() if told.was_killed else told.reached_limit
+    if reached_limit and unanswered is not None:
         planner.give_up(unanswered, lent)
-    elif told.reached_limit and not (has_answers or told.was_slow):
+    elif reached_limit and not (has_answers or told.was_slow):
         waiting.stop_waking(uid)
     waiting.note_ahead(uid)
+    return told.was_killed

@@ -11,6 +11,8 @@ from drawbridge.turn_times import MAX_NAMES, TurnTimes
 MAX_PREEMPTIONS: Final = 64
 # After so many copies, a search that has not ended makes place for others of its namespace.
 MAX_COPIES: Final = 256
+# After so many copies that were killed, the search counts as the reason.
+MAX_KILLED: Final = 8
 
 
 class SearchesAside:
@@ -57,10 +59,11 @@ class SearchesAside:
 
 
 class _Begun(NamedTuple):
-    """A search about which copies decide, and how many did."""
+    """A search about which copies decide, how many did, and how many of them were killed."""
 
     name: str
-    copies: int
+    copies: int = 0
+    killed: int = 0
 
 
 class CutSearches(SearchesAside):
@@ -85,8 +88,9 @@ class CutSearches(SearchesAside):
         self._namespace = self._times.choose(self._pods)
         name = next(iter(self._pods[self._namespace]))
         begun = self._begun.get(self._namespace)
-        copies = begun.copies if begun is not None and begun.name == name else 0
-        self._begun.put(self._namespace, _Begun(name, copies + 1))
+        if begun is None or begun.name != name:
+            begun = _Begun(name)
+        self._begun.put(self._namespace, begun._replace(copies=begun.copies + 1))
         return self._namespace
 
     def add(self, namespace: str, uid: str, name: str) -> None:
@@ -99,6 +103,14 @@ class CutSearches(SearchesAside):
     def note_copy(self, seconds: float) -> None:
         """Note how long the copy took of the namespace that had the last turn."""
         self._times.note(self._namespace, seconds)
+
+    def note_killed(self) -> bool:
+        """Note that the last copy was killed; return whether its search has lost too many."""
+        begun = self._begun.get(self._namespace)
+        if begun is None:
+            return False
+        self._begun.put(self._namespace, begun._replace(killed=begun.killed + 1))
+        return begun.killed + 1 >= MAX_KILLED
 
     def take_answered(self) -> str | None:
         """Return the pod about which a copy has decided last, and remove its search."""

@@ -68,6 +68,7 @@ class WaitingPods:
         self._bound = BoundVictims(self._records, self._state.pods)
         # Groups are set aside by their keys, pods alone by their UIDs.
         self._aside = CutSearches()
+        self.note_killed = self._aside.note_killed  # of the last copy
         self._cut = SearchesAside()
         self._is_cut_anew = False  # whether the last pass has cut a search that it began
         self._victims = SearchesAside()

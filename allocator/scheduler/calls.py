@@ -313,7 +313,8 @@ class SchedulerCalls:
         """Let a copy of this process decide about a pod, so that calls are answered meanwhile."""
         now = self._now()
         try:
-            await decide_ahead(waiting, planner, uid, now, self._decide_in_copy)
+            if await decide_ahead(waiting, planner, uid, now, self._decide_in_copy):
+                await self._pause(_IDLE_SECONDS)  # the system may have more memory then
         except ForkRefusedError as error:
             _LOG.warning("a copy cannot decide about a pod, which waits: %s", error)
             await self._pause(_IDLE_SECONDS)

@@ -4,27 +4,34 @@ A fork is a frozen copy of the state at the cost of some milliseconds, whatever 
 has no socket, so it cannot write to the API server or answer the scheduler, and it has less
 priority. Its CPU time and memory are limited, and it can be ended at any moment: the event loop of
 this process never waits for it.
+
+What a copy reaches of its limits is said of the function. A copy that dies within them says nothing
+about it: the machine lacks memory, or something crashed.
 """
 
 import asyncio
 import contextlib
 import gc
+import logging
 import os
 import resource
 import signal
 import struct
 import traceback
 import warnings
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
+_LOG: Final = logging.getLogger("drawbridge.process")
 # Each message has its kind and its length before it. The last one is an exception, or empty.
 _HEADER: Final = struct.Struct(">BI")
 _MESSAGE: Final = 0
 _END: Final = 1
 _READ_BYTES: Final = 1 << 16
 _OOM_FIRST: Final = "1000"
+# The kernel counts CPU time in ticks, and its limit of memory counts what is not in use, too.
+_PART_OF_LIMIT: Final = 0.75
 
 
 class ForkLimits(NamedTuple):
@@ -52,6 +59,10 @@ class ForkRefusedError(Exception):
     """The system refuses one more process or file descriptor."""
 
 
+class ForkKilledError(ForkRefusedError):
+    """A signal ended a copy within its limits: another one may come to its end."""
+
+
 class ForkFailedError(Exception):
     """The function raised an exception; the text is its traceback."""
 
@@ -59,12 +70,14 @@ class ForkFailedError(Exception):
 class Written(NamedTuple):
     """What a copy wrote, and why it did not come to its end: a limit, or an exception.
 
-    One that `was_slow` did not end in time, within its other limits.
+    One that `was_slow` did not end in time, within its other limits. One that `was_killed` reached
+    none: a signal ended it.
     """
 
     messages: list[bytes]
     limit: str = ""
     was_slow: bool = False
+    was_killed: bool = False
     traceback: str = ""
 
 
@@ -79,6 +92,8 @@ async def run_forked(
     written = await run_partly(run, limits)
     if written.traceback:
         raise ForkFailedError(written.traceback)
+    if written.was_killed:
+        raise ForkKilledError(written.limit)
     if written.limit:
         raise (ForkSlowError if written.was_slow else ForkEndedError)(written.limit)
     return b"".join(written.messages)
@@ -88,18 +103,24 @@ async def run_partly(
     function: Callable[[Callable[[bytes], None]], None], limits: ForkLimits = DEFAULT_FORK_LIMITS
 ) -> Written:
     """Return the messages that a function writes in a copy of this process, up to its end."""
-    copy, data = _fork(function, limits), bytearray()
-    async with _reaped(copy):
-        try:
-            async with asyncio.timeout(limits.seconds):
-                await _read_all(copy.result, limits.result_bytes, data)
-        except TimeoutError:
-            return Written(_split(data)[0], f"no result within {limits.seconds:g} s", was_slow=True)
-    messages, end = _split(data)
+    copy, data, is_late = _fork(function, limits), bytearray(), False
+    try:
+        async with asyncio.timeout(limits.seconds):
+            await _read_all(copy.result, limits.result_bytes, data)
+    except TimeoutError:
+        is_late = True
+    finally:
+        end = await _end(copy)
+    messages, raised = _split(data)
+    if is_late:
+        return Written(messages, f"no result within {limits.seconds:g} s", was_slow=True)
     if len(data) > limits.result_bytes:
         return Written(messages, f"the result has more than {limits.result_bytes} bytes")
-    if end is not None:
-        return Written(messages, traceback=end)
+    if raised is not None:
+        return Written(messages, traceback=raised)
+    if end.signal and not end.is_near(limits):
+        _LOG.warning("a copy of this process was killed by signal %d", end.signal)
+        return Written(messages, f"no result: signal {end.signal} killed it", was_killed=True)
     allowed = f"{limits.cpu_seconds} s of CPU time and {limits.more_bytes >> 20} MiB of memory"
     return Written(messages, f"no result with {allowed}")
 
@@ -122,17 +143,41 @@ def _split(data: bytearray) -> tuple[list[bytes], str | None]:
 
 
 class _Copy(NamedTuple):
-    """A copy: its process ID, and file descriptors of the process and of its result."""
+    """A copy: its process ID, file descriptors of the process and of its result, and its memory.
+
+    Its memory is what was in use when it began, in bytes.
+    """
 
     pid: int
     process: int
     result: int
+    memory: int
+
+
+class _End(NamedTuple):
+    """How a copy ended: the signal if one ended it, its CPU time and its further memory."""
+
+    signal: int
+    cpu_seconds: float
+    more_bytes: int
+
+    def is_near(self, limits: ForkLimits) -> bool:
+        """Whether it was so near to a limit that the signal can come from it.
+
+        The kernel kills a copy at the limit of CPU time. Without memory, Python raises MemoryError,
+        but a library can crash.
+        """
+        return (
+            self.cpu_seconds >= _PART_OF_LIMIT * limits.cpu_seconds
+            or self.more_bytes >= _PART_OF_LIMIT * limits.more_bytes
+        )
 
 
 def _fork(function: Callable[[Callable[[bytes], None]], None], limits: ForkLimits) -> _Copy:
     """Start a copy; raises ForkRefusedError, and leaves nothing open then."""
     with contextlib.ExitStack() as opened:
         try:
+            _, memory = _read_memory()
             result, target = os.pipe2(os.O_CLOEXEC)
             opened.callback(os.close, result)
             with contextlib.closing(os.fdopen(target, "wb")), warnings.catch_warnings():
@@ -147,7 +192,7 @@ def _fork(function: Callable[[Callable[[bytes], None]], None], limits: ForkLimit
         except OSError as error:
             raise ForkRefusedError(f"{error}") from None
         opened.pop_all()
-    return _Copy(pid, process, result)
+    return _Copy(pid, process, result, memory)
 
 
 def _end_now(pid: int) -> None:
@@ -156,29 +201,25 @@ def _end_now(pid: int) -> None:
     os.waitpid(pid, 0)
 
 
-@contextlib.asynccontextmanager
-async def _reaped(copy: _Copy) -> AsyncIterator[None]:
-    """End a copy when the context exits, and wait for its end."""
-    try:
-        yield
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(copy.process, signal.SIGKILL)
-        # The wait goes on without a caller that is cancelled meanwhile.
-        await asyncio.shield(_start_wait(copy))
+async def _end(copy: _Copy) -> _End:
+    """End a copy, unless it has ended, and wait for its end."""
+    with contextlib.suppress(ProcessLookupError):
+        signal.pidfd_send_signal(copy.process, signal.SIGKILL)
+    # The wait goes on without a caller that is cancelled meanwhile.
+    return await asyncio.shield(_start_wait(copy))
 
 
-_waits: set[asyncio.Task[None]] = set()  # for copies that are killed, so milliseconds each
+_waits: set[asyncio.Task[_End]] = set()  # for copies that are killed, so milliseconds each
 
 
-def _start_wait(copy: _Copy) -> asyncio.Task[None]:
+def _start_wait(copy: _Copy) -> asyncio.Task[_End]:
     wait = asyncio.ensure_future(_wait_for_end(copy))
     _waits.add(wait)
     wait.add_done_callback(_waits.discard)
     return wait
 
 
-async def _wait_for_end(copy: _Copy) -> None:
+async def _wait_for_end(copy: _Copy) -> _End:
     """Wait for the end of a killed copy, and remove it from the table of processes."""
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -188,7 +229,11 @@ async def _wait_for_end(copy: _Copy) -> None:
     finally:
         loop.remove_reader(copy.process)
         os.close(copy.process)
-        os.waitpid(copy.pid, 0)  # noqa: ASYNC222  # it has ended, or is killed while the loop ends
+        # It has ended, or is killed while the loop ends.
+        _, status, usage = os.wait4(copy.pid, 0)  # noqa: ASYNC222
+    number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+    grown = (usage.ru_maxrss << 10) - copy.memory
+    return _End(number, usage.ru_utime + usage.ru_stime, grown)
 
 
 async def _read_all(descriptor: int, most: int, data: bytearray) -> None:
@@ -210,7 +255,8 @@ def _run_copy(
     """Run a function in the copy, which ends here."""
     try:
         _isolate(target, limits)
-        with open(target, "wb", buffering=0) as file:  # a descriptor
+        # The end of the process closes it: whoever reads to the end can ask how it ended.
+        with open(target, "wb", buffering=0, closefd=False) as file:  # a descriptor
 
             def write(message: bytes, kind: int = _MESSAGE) -> None:
                 left = memoryview(_HEADER.pack(kind, len(message)) + message)
@@ -240,7 +286,13 @@ def _isolate(target: int, limits: ForkLimits) -> None:
         signal.signal(number, signal.SIG_DFL)
     os.nice(limits.nice)
     Path("/proc/self/oom_score_adj").write_text(_OOM_FIRST, encoding="ascii")
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    size = pages * resource.getpagesize() + limits.more_bytes
+    size, _ = _read_memory()
+    size += limits.more_bytes
     resource.setrlimit(resource.RLIMIT_AS, (size, size))
     resource.setrlimit(resource.RLIMIT_CPU, (limits.cpu_seconds, limits.cpu_seconds))
+
+
+def _read_memory() -> tuple[int, int]:
+    """Return the size of the address space of this process, and what is in use of it, in bytes."""
+    size, used, *_ = Path("/proc/self/statm").read_text(encoding="ascii").split()
+    return int(size) * resource.getpagesize(), int(used) * resource.getpagesize()

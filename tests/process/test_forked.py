@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import signal
 import socket
 import time
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from drawbridge.process.forked import (
     ForkEndedError,
     ForkFailedError,
+    ForkKilledError,
     ForkLimits,
     ForkRefusedError,
     run_forked,
@@ -72,15 +74,44 @@ def _grow() -> bytes:
         (lambda: time.sleep(60) or b"", ForkLimits(seconds=0.2)),
         (_grow, ForkLimits(more_bytes=32 << 20)),
         (lambda: b"x" * 2000, ForkLimits(result_bytes=1000)),
-        (lambda: os.kill(os.getpid(), 9) or b"", ForkLimits()),
+        (lambda: _die(used_seconds=0.9), ForkLimits(cpu_seconds=1)),
+        (lambda: _die(used_bytes=240 << 20), ForkLimits()),
     ],
-    ids=["time", "cpu", "sleep", "memory", "result", "killed"],
+    ids=["time", "cpu", "sleep", "memory", "result", "near cpu", "near memory"],
 )
 async def test_a_copy_ends_at_its_limits(function: object, limits: ForkLimits) -> None:
     before = children()
     with pytest.raises(ForkEndedError):
         await run_forked(function, limits)  # type: ignore[arg-type]
     assert children() == before
+
+
+async def test_a_copy_that_lacks_memory_reached_its_limit_however_fast_its_end_is_seen() -> None:
+    for _ in range(30):
+        with pytest.raises(ForkEndedError):
+            await run_forked(lambda: b"x" * (1 << 40))
+
+
+def _die(
+    number: signal.Signals = signal.SIGKILL, *, used_seconds: float = 0, used_bytes: int = 0
+) -> bytes:
+    """End this process by a signal, after it has used much."""
+    used = b"x" * used_bytes
+    while time.process_time() < used_seconds:
+        pass
+    os.kill(os.getpid(), number)
+    return used
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+async def test_a_copy_that_is_killed_within_its_limits_reached_none(
+    number: signal.Signals, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = children()
+    with pytest.raises(ForkKilledError, match=f"signal {number:d}"):
+        await run_forked(lambda: _die(number, used_seconds=0.1, used_bytes=16 << 20))
+    assert children() == before
+    assert [each.levelname for each in caplog.records] == ["WARNING"]
 
 
 @pytest.mark.parametrize("call", ["pipe2", "fork", "pidfd_open"])
