@@ -37,7 +37,7 @@ class JudgeBusyError(Exception):
 
 
 class JudgeLimitError(Exception):
-    """A judgement reached a limit of time or memory, which the message gives."""
+    """A judgement reached a limit, or its copy was killed; the message says which."""
 
 
 class Judge(Protocol):

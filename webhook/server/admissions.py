@@ -19,7 +19,13 @@ from drawbridge.brief import BriefRuns, CutShort
 from drawbridge.config.policy import apply_policies
 from drawbridge.process import review
 from drawbridge.process.fair_turns import FairTurns, NoTurnError, TurnKey
-from drawbridge.process.forked import ForkFailedError, ForkLimits, ForkRefusedError, run_partly
+from drawbridge.process.forked import (
+    ForkFailedError,
+    ForkLimits,
+    ForkRefusedError,
+    Written,
+    run_partly,
+)
 from drawbridge.process.review import Malformed, RequestEnvelope
 from drawbridge.translate.changes.template import ClaimTemplate
 from drawbridge.translate.codes import POD_TOO_COMPLEX
@@ -174,8 +180,7 @@ class Admissions:
         told = [pickle.loads(each) for each in written.messages]  # noqa: S301  # our own
         request: RequestEnvelope | None = told[0] if told else None
         if written.limit:
-            why = f"its review gives {written.limit}"
-            return request, CopiedReply(self._reply_unfinished(method, request, body, why))
+            return request, CopiedReply(self._reply_unfinished(method, request, body, written))
         return request, told[1]
 
     def _review_as_copy(
@@ -197,21 +202,31 @@ class Admissions:
         write(pickle.dumps(CopiedReply(reply, tuple(templates.needed.values()))))
 
     def _reply_unfinished(
-        self, method: Method, request: RequestEnvelope | None, body: bytes, why: str
+        self, method: Method, request: RequestEnvelope | None, body: bytes, written: Written
     ) -> Reply:
         """Refuse a pod whose review reached a limit. Other objects are allowed without a review.
 
-        An update of a pod is needed to remove its finalizers.
+        An update of a pod is needed to remove its finalizers. If the copy was killed, a pod is
+        refused only until its client tries again, because another copy may come to its end.
         """
+        why = f"its review gives {written.limit}"
+        unreviewed = f"drawbridge: this object was not reviewed: {why}"
+        asked = request or review.read_uid(body)
+        is_update = request is not None and request.operation != "CREATE"
+        if method is AdmissionHandler.review_workload or is_update:
+            return reply_unreviewed(asked, unreviewed)
+        code, why = (429, f"{why}; try again") if written.was_killed else (400, why)
         context = self._cluster.translation_context()
         if request is None or context is None:
-            return reply_error(review.read_uid(body), 400, why)
-        if method is AdmissionHandler.review_workload or request.operation != "CREATE":
-            return reply_unreviewed(request, f"drawbridge: this object was not reviewed: {why}")
+            return reply_error(asked, code, why)
         configured = context.configuration
         scope = KnownScopes(self._cluster).find(request.namespace, configured)
         if scope is None or scope.mode is Mode.OFF:
             return compose_reply(request, ALLOWED)
+        if written.was_killed:
+            if scope.mode is Mode.REPORT:
+                return reply_unreviewed(asked, unreviewed)
+            return reply_error(asked, code, why)
         findings = apply_policies((POD_TOO_COMPLEX.at("spec", why),), configured.findings)
         decided = Decided(findings=tuple(findings))
         return compose_reply(request, respond(decided, ResponseOptions(scope.mode)))

@@ -6,6 +6,8 @@ Each way gives the same reply and the same templates.
 import asyncio
 import contextlib
 import json
+import os
+import signal
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
@@ -16,6 +18,7 @@ from drawbridge.brief import Brief, BriefRuns, CutShort
 from drawbridge.config.model import Configuration
 from drawbridge.documents.patch import apply_edits
 from drawbridge.documents.values import Value
+from drawbridge.process import review as review_bodies
 from drawbridge.process.fair_turns import TurnKey
 from drawbridge.process.forked import ForkFailedError, ForkLimits, Written, run_partly
 from drawbridge.translate.pods import make_context, translate
@@ -323,6 +326,61 @@ async def test_a_review_that_reaches_a_limit_is_refused_where_a_pod_would_be_cre
     text = response.status["message"] if outcome == "denied" else "".join(response.warnings)
     assert ("no result" in text) is (outcome != "allowed")
     assert not harness.store.calls
+
+
+KILLED = [
+    ("review_pod", {}, ENFORCE, True, 429),
+    ("review_pod", {}, REPORT, True, 0),
+    ("review_pod", {}, OFF, True, 0),
+    ("review_pod", {"operation": "UPDATE"}, ENFORCE, True, 0),
+    ("review_pod", {}, ENFORCE, False, 429),
+    ("review_guarded_pod", {}, ENFORCE, True, 429),
+    ("review_workload", {}, ENFORCE, True, 0),
+    ("review_workload", {}, ENFORCE, False, 0),
+]
+
+
+@pytest.mark.parametrize(("method", "options", "labels", "is_decoded", "code"), KILLED)
+async def test_a_review_that_the_system_kills_is_not_the_fault_of_its_object(  # noqa: PLR0917  # columns
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    options: YamlValue,
+    labels: dict[str, str],
+    is_decoded: bool,  # noqa: FBT001  # a column
+    code: int,
+) -> None:
+    def die(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    if is_decoded:
+        monkeypatch.setattr(AdmissionHandler, method, die)
+    else:
+        monkeypatch.setattr(review_bodies, "decode_review", die)
+    harness = Harness()
+    harness.cluster.namespaces["team"] = labels
+    request = {"old": large({"cpu": "1"}), **options} if options else {}
+    reply = await await_reply(getattr(harness.admit(), method)(review(LARGE_POD, **request)))
+    response = read_response(reply, LARGE_POD)
+    assert response.allowed is not bool(code)
+    if code:
+        assert response.status["code"] == code
+        assert response.status["message"].endswith("signal 9 killed it; try again")
+    else:
+        assert ("not reviewed" in "".join(response.warnings)) is (labels is not OFF)
+
+
+@pytest.mark.parametrize(("method", "allowed"), [("review_pod", False), ("review_workload", True)])
+async def test_a_workload_that_cannot_be_decoded_within_the_limits_is_allowed(
+    monkeypatch: pytest.MonkeyPatch, method: str, *, allowed: bool
+) -> None:
+    def grow(_body: bytes) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(review_bodies, "decode_review", grow)
+    reply = await await_reply(getattr(Harness().admit(), method)(review(LARGE_POD)))
+    response = read_response(reply, LARGE_POD)
+    assert response.allowed is allowed
+    assert allowed or response.status["code"] == 400
 
 
 async def test_a_bug_in_a_copy_fails_one_review(monkeypatch: pytest.MonkeyPatch) -> None:
