@@ -62,6 +62,7 @@ from drawbridge.ledger.pods import FINISHED
 from drawbridge.names import USED_ANNOTATION
 from drawbridge.process.forked import (
     ForkEndedError,
+    ForkKilledError,
     ForkLimits,
     ForkRefusedError,
     ForkSlowError,
@@ -74,6 +75,8 @@ NAME: Final = "templates"
 # No watch event shows that a quota has free capacity again or that a policy changed.
 _RETRY_SECONDS: Final = 5.0
 _PAUSE_FACTOR: Final = 5
+# After so many copies that were killed, the pod counts as the reason.
+_MAX_KILLED: Final = 20
 # Who applies a translated manifest can create the templates after the workload and its pods, and
 # `kubectl apply` fails if they exist by then.
 _GRACE_SECONDS: Final = 3.0
@@ -149,6 +152,8 @@ class MissingTemplateReconciler:
         # them back before that. Also those that the machine has no room for now, or whose templates
         # the API server would change, which no event ends. The pod's uid, and when to look again.
         self._later: dict[NamespacedName, tuple[str, float]] = {}
+        # Pods whose copies were killed: the pod's uid, and how many.
+        self._killed: dict[NamespacedName, tuple[str, int]] = {}
         self._checked: dict[NamespacedName, _CheckedTemplate] = {}
         # Pods: the version of the mismatched template that was reported.
         self._warned: dict[NamespacedName, str] = {}
@@ -255,6 +260,7 @@ class MissingTemplateReconciler:
         self._rejected.pop(key, None)
         self._early.pop(key, None)
         self._later.pop(key, None)
+        self._killed.pop(key, None)
         self._warned.pop(key, None)
 
     def _must_wait(self, key: NamespacedName, pod: WatchedObject[WatchedPod]) -> bool:
@@ -341,7 +347,7 @@ class MissingTemplateReconciler:
     ) -> tuple[ClaimTemplate, ...]:
         """Rebuild the templates of a pod, in a copy of this process if that takes long.
 
-        Raise ForkEndedError if it reaches a limit there, ForkSlowError and ForkRefusedError.
+        Raise ForkEndedError if it reaches a limit there, and the other errors of copies.
         """
         placement = self._scope.placement(pod.namespace)
         admin_access = self._scope.allows_admin_access(pod.namespace)
@@ -354,10 +360,23 @@ class MissingTemplateReconciler:
 
         with contextlib.suppress(CutShort):
             return self._briefs.run(pod.namespace, rebuild)
-        rebuilt: tuple[ClaimTemplate, ...] = pickle.loads(  # noqa: S301  # our own
-            await run_forked(lambda: pickle.dumps(rebuild()), _COPY_LIMITS)
-        )
+        try:
+            pickled = await run_forked(lambda: pickle.dumps(rebuild()), _COPY_LIMITS)
+        except ForkKilledError as error:
+            if self._was_killed_often(pod):
+                raise ForkEndedError(f"{error}") from None
+            raise
+        rebuilt: tuple[ClaimTemplate, ...] = pickle.loads(pickled)  # noqa: S301  # our own
         return rebuilt
+
+    def _was_killed_often(self, pod: WatchedObject[WatchedPod]) -> bool:
+        """Count a copy that was killed; return whether these were too many, which are forgotten."""
+        key = pod.namespace, pod.name
+        uid, killed = self._killed.pop(key, ("", 0))
+        killed = killed + 1 if uid == pod.uid else 1
+        if killed < _MAX_KILLED:
+            self._killed[key] = (pod.uid, killed)
+        return killed >= _MAX_KILLED
 
     def _set_unresolved(
         self,

@@ -15,7 +15,13 @@ from drawbridge.agreement.owned_templates import name_matches_content
 from drawbridge.api_error import ApiError
 from drawbridge.brief import Brief, CutShort
 from drawbridge.names import ORIGINAL_ANNOTATION, USED_ANNOTATION
-from drawbridge.process.forked import ForkLimits, ForkRefusedError, ForkSlowError, run_forked
+from drawbridge.process.forked import (
+    ForkKilledError,
+    ForkLimits,
+    ForkRefusedError,
+    ForkSlowError,
+    run_forked,
+)
 from tests.controller.waiting_pods import NEW, OLD, OTHER, TEAM, Scene, translated
 
 
@@ -385,7 +391,8 @@ def test_a_pod_that_cannot_be_restored_is_reported_and_the_run_succeeds(
 
 
 @pytest.mark.parametrize(
-    ("error", "took", "waits"), [(ForkRefusedError, 0, 5), (ForkSlowError, 10, 55)]
+    ("error", "took", "waits"),
+    [(ForkRefusedError, 0, 5), (ForkSlowError, 10, 55), (ForkKilledError, 1, 10)],
 )
 def test_a_pod_that_the_machine_has_no_room_for_is_tried_again_later(
     monkeypatch: pytest.MonkeyPatch, error: type[Exception], took: int, waits: int
@@ -415,6 +422,30 @@ def test_a_pod_that_the_machine_has_no_room_for_is_tried_again_later(
     run(1)
     assert [*scene.templates.objects] == [(TEAM, name)]
     assert scene.reporter.gauges == {Gauge.PODS_WITHOUT_TEMPLATE: 0}
+
+
+def test_a_pod_whose_copies_are_killed_again_and_again_is_reported_and_tried_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    killed, scene = [0], Scene(brief=CutAlways())
+    pod, name = translated()
+    scene.put(pod)
+
+    async def die(_function: Callable[[], bytes], _limits: ForkLimits) -> bytes:
+        killed[0] += 1
+        raise ForkKilledError("no result: signal 11 killed it")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(missing_templates, "run_forked", die)
+        for _ in range(30):
+            scene.reconcile()
+            assert bool(scene.reporter.codes) is (killed[0] == 20)
+    assert killed == [20]
+    assert scene.reporter.codes == ["TemplateNotReproduced"]
+    assert "signal 11 killed it" in scene.reporter.findings[0].message
+    scene.reconciler.queue_unresolved()  # new facts
+    scene.reconcile()
+    assert [*scene.templates.objects] == [(TEAM, name)]
 
 
 def test_a_namespace_whose_pods_take_long_delays_those_of_others_once() -> None:
