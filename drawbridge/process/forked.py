@@ -167,8 +167,9 @@ class _End(NamedTuple):
         The kernel kills a copy at the limit of CPU time. Without memory, Python raises MemoryError,
         but a library can crash.
         """
+        cpu_seconds = _within_hard_limit(resource.RLIMIT_CPU, limits.cpu_seconds)
         return (
-            self.cpu_seconds >= _PART_OF_LIMIT * limits.cpu_seconds
+            self.cpu_seconds >= _PART_OF_LIMIT * cpu_seconds
             or self.more_bytes >= _PART_OF_LIMIT * limits.more_bytes
         )
 
@@ -254,7 +255,6 @@ def _run_copy(
 ) -> NoReturn:
     """Run a function in the copy, which ends here."""
     try:
-        _isolate(target, limits)
         # The end of the process closes it: whoever reads to the end can ask how it ended.
         with open(target, "wb", buffering=0, closefd=False) as file:  # a descriptor
 
@@ -264,6 +264,7 @@ def _run_copy(
                     left = left[file.write(left) or 0 :]
 
             try:
+                _isolate(target, limits)
                 function(write)
                 write(b"", _END)
             except MemoryError:
@@ -287,12 +288,21 @@ def _isolate(target: int, limits: ForkLimits) -> None:
     os.nice(limits.nice)
     Path("/proc/self/oom_score_adj").write_text(_OOM_FIRST, encoding="ascii")
     size, _ = _read_memory()
-    size += limits.more_bytes
-    resource.setrlimit(resource.RLIMIT_AS, (size, size))
-    resource.setrlimit(resource.RLIMIT_CPU, (limits.cpu_seconds, limits.cpu_seconds))
+    for kind, most in (
+        (resource.RLIMIT_AS, size + limits.more_bytes),
+        (resource.RLIMIT_CPU, limits.cpu_seconds),
+    ):
+        allowed = _within_hard_limit(kind, most)
+        resource.setrlimit(kind, (allowed, allowed))
 
 
 def _read_memory() -> tuple[int, int]:
     """Return the size of the address space of this process, and what is in use of it, in bytes."""
     size, used, *_ = Path("/proc/self/statm").read_text(encoding="ascii").split()
     return int(size) * resource.getpagesize(), int(used) * resource.getpagesize()
+
+
+def _within_hard_limit(kind: int, limit: int) -> int:
+    """Return a limit, or the hard limit of this process, which nothing may raise, if it is less."""
+    hard = resource.getrlimit(kind)[1]
+    return limit if hard == resource.RLIM_INFINITY else min(limit, hard)

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import resource
 import signal
 import socket
 import time
@@ -21,6 +22,7 @@ from drawbridge.process.forked import (
 from tests.leftovers import children
 
 pytestmark = pytest.mark.asyncio
+LIMITED = (resource.RLIMIT_CPU, resource.RLIMIT_AS)
 
 
 async def test_a_result_arrives_and_the_state_stays_as_it_was() -> None:
@@ -132,6 +134,29 @@ async def test_a_copy_that_cannot_start_leaves_nothing_open(
 async def test_an_exception_arrives_with_its_traceback() -> None:
     with pytest.raises(ForkFailedError, match="ZeroDivisionError"):
         await run_forked(lambda: b"%d" % (1 // 0))
+
+
+async def test_an_error_before_the_function_arrives_with_its_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_by: int) -> int:
+        raise OSError(errno.EPERM, "not here")
+
+    monkeypatch.setattr(os, "nice", refuse)
+    with pytest.raises(ForkFailedError, match="not here"):
+        await run_forked(lambda: b"")
+
+
+async def test_a_copy_keeps_to_the_hard_limits_of_its_process() -> None:
+    def read_limits() -> bytes:
+        return b"%d %d" % tuple(resource.getrlimit(kind)[1] for kind in LIMITED)
+
+    def fork_again() -> bytes:
+        more = ForkLimits(cpu_seconds=20, more_bytes=1 << 40)
+        assert asyncio.run(run_forked(read_limits, more)) == read_limits()
+        return b"equal"
+
+    assert await run_forked(fork_again) == b"equal"
 
 
 async def test_a_cancelled_call_ends_its_copy() -> None:
