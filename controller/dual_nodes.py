@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import msgspec
 
 from controller.kept_writes import merge_kept
+from controller.new_findings import NewFindings
 from controller.protocols import (
     Gauge,
     ObjectCache,
@@ -96,7 +97,7 @@ class DualNodeReconciler:
         self._reference = reference
         # By node: one that was not processed in a run has what was last found.
         self._held: dict[str, Finding] = {}
-        self._reported: frozenset[Finding] = frozenset()
+        self._new_findings = NewFindings(reporter, "LabelNodes")
         self._failed_last = FailedLast(now)
 
     async def reconcile(self) -> None:
@@ -146,15 +147,12 @@ class DualNodeReconciler:
             await self._failed_last.process_each(work, process)
         finally:
             description = describe_dual_nodes(dual_nodes)
-            self._report({*self._held.values(), *([description] if description else ())})
+            findings = [*self._held.values(), *([description] if description else ())]
+            findings.sort(key=lambda each: each.message)
+            self._new_findings.report(dict.fromkeys(findings, self._reference))
 
     def _is_dual(self, name: str) -> bool:
         return any(each.node == name for each in self._dual_nodes() or ())
-
-    def _report(self, findings: set[Finding]) -> None:
-        for finding in sorted(findings - self._reported, key=lambda each: each.message):
-            self._reporter.report(finding, self._reference, "LabelNodes")
-        self._reported = frozenset(findings)
 
     async def _write_label(self, version: str, name: str, value: str | None) -> None:
         """Label a node as it was decided about: a later leader can have done it otherwise."""

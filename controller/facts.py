@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from controller.field_probe import ServerSupport
+from controller.new_findings import NewFindings
 from controller.protocols import (
     ObjectCache,
     ObjectReference,
@@ -221,7 +222,8 @@ class FactsReconciler:
         self._pause_collection = pause_collection
         self._data: Mapping[str, str] = {}
         self._versions = ParsedVersions()
-        self._findings: tuple[Finding, ...] = ()
+        self._reference = ObjectReference("ConfigMap", FACTS_CONFIG_MAP, namespace)
+        self._new_findings = NewFindings(reporter, "GatherFacts")
         self._nodes = _NodeReadings()
         self._pools = RecentPools()
         self._now = now
@@ -254,7 +256,7 @@ class FactsReconciler:
             findings += describe_refused_write("ConfigMap", error)
             # Admission keeps what is published; which nodes are dual does not depend on that.
             published = await asyncio.to_thread(self._find_published, configuration)
-        self._report(findings)
+        self._new_findings.report(dict.fromkeys(findings, self._reference))
         self._publish(gathered, published)
         if failure is not None:
             raise failure
@@ -321,11 +323,3 @@ class FactsReconciler:
             by_pool = group_by_pool(slices)
             foreign = tuple(islice(find_foreign_slices(by_pool), _MAX_FOREIGN_SLICES))
         return gathered, (*unused, *foreign, *bad_slices, *bad_classes, *bad_nodes)
-
-    def _report(self, findings: tuple[Finding, ...]) -> None:
-        """Report the findings that the previous run did not have."""
-        reference = ObjectReference("ConfigMap", FACTS_CONFIG_MAP, self._namespace)
-        for finding in findings:
-            if finding not in self._findings:
-                self._reporter.report(finding, reference, "GatherFacts")
-        self._findings = findings

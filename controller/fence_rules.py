@@ -26,6 +26,7 @@ import msgspec
 
 from controller.fair_queue import FairQueue
 from controller.giving_back import GivingBack
+from controller.new_findings import NewFindings
 from controller.owned_nodes import MAX_CHANGES
 from controller.protocols import ObjectCache, ObjectReference, ObjectStore, Reporter, Unstructured
 from controller.reconcile import process_each
@@ -137,7 +138,7 @@ class FenceRuleReconciler:
         self._losses, self._lost_at = 0, float("-inf")  # how often it did not any more
         self._rules_at = float("-inf")
         self._is_clean = False  # whether nothing is left of an earlier configuration
-        self._reported: Finding | None = None
+        self._new_findings = NewFindings(reporter, "TaintNodes")
         self._holds: bool | None = None
         self._tainted: frozenset[str] = frozenset()
         self.policy_version = ""  # as it was read last
@@ -212,14 +213,13 @@ class FenceRuleReconciler:
         before = (self._holds, self._tainted)
         self._holds = bool(wants) and not outcome.problem
         self._tainted = outcome.tainted
-        finding = None
+        findings = {}
         if wants and (outcome.problem or outcome.tainted):
             message = f"ownedPools[{wants[0]}] sets fence: rules, but {_describe(outcome)} the"
             message += f" taint {FENCE.key}:{FENCE.effect}"
             finding = FENCE_WITHOUT_RULES.at("ownedPools", message, object="Configuration")
-            if finding != self._reported:
-                self._reporter.report(finding, self._reference, "TaintNodes")
-        self._reported = finding
+            findings[finding] = self._reference
+        self._new_findings.report(findings)
         if before != (self._holds, self._tainted):
             self.listener()
 

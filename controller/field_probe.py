@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from controller.new_findings import NewFindings
 from controller.protocols import ObjectReference, ObjectStore, Reporter, Unstructured
 from controller.reconcile import process_each
 from drawbridge.agreement import operation_codes
@@ -20,10 +21,12 @@ from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.dra.gates import Gates, gates_of_version, nearest_version
 from drawbridge.facts.model import GATE_OF_FIELD
-from drawbridge.finding import Finding
 from drawbridge.names import PROBE_ANNOTATION, PROBE_TEMPLATE
 
 NAME: Final = "probe"
+_REFERENCE: Final = ObjectReference(
+    "ResourceClaimTemplate", PROBE_TEMPLATE, api_version="resource.k8s.io/v1"
+)
 _CLASS: Final = "drawbridge-probe"
 _INVALID: Final = 422
 # What the API server says if an authorizer refuses a request. It does not see the fields.
@@ -185,7 +188,7 @@ class FieldProbeReconciler:
         self._read_version = read_version
         self._reporter = reporter
         self._elapsed = elapsed
-        self._findings: tuple[Finding, ...] = ()
+        self._new_findings = NewFindings(reporter, "Probe")
         # Of the last runs; a run that failed goes on in the next one.
         self._versions: deque[str] = deque(maxlen=COMPARED_RUNS)
         self._answers: dict[str, deque[bool]] = {}
@@ -252,7 +255,7 @@ class FieldProbeReconciler:
             if times >= ENOUGH_REFUSALS
         ]
         if self._left and self.support is None:
-            self._report(tuple(findings))
+            self._new_findings.report(dict.fromkeys(findings, _REFERENCE))
             return
         version = min(self._versions, key=nearest_version)
         stored_fields = tuple(sorted(name for name, told in self._answers.items() if all(told)))
@@ -263,7 +266,7 @@ class FieldProbeReconciler:
                 f"{inferred.version}"
             )
             findings.append(operation_codes.SERVER_VERSION_UNKNOWN.at("", message))
-        self._report(tuple(findings))
+        self._new_findings.report(dict.fromkeys(findings, _REFERENCE))
         before = self.support
         self.support = ServerSupport(version, stored_fields, inferred)
         self._probed.set()
@@ -271,12 +274,3 @@ class FieldProbeReconciler:
             self._reporter.count(NAME, "probed")
         if self.support != before:
             self.listener()
-
-    def _report(self, findings: tuple[Finding, ...]) -> None:
-        reference = ObjectReference(
-            "ResourceClaimTemplate", PROBE_TEMPLATE, api_version="resource.k8s.io/v1"
-        )
-        for finding in findings:
-            if finding not in self._findings:
-                self._reporter.report(finding, reference, "Probe")
-        self._findings = findings

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple
 
 from controller.field_ownership import release_fields
+from controller.new_findings import NewFindings
 from controller.protocols import Gauge, ObjectReference, ObjectStore, Reporter, Unstructured
 from drawbridge.agreement.guard_rollout import serves_guard
 from drawbridge.agreement.match_conditions import (
@@ -47,7 +48,7 @@ class MatchConditionReconciler:
         self._live = live
         self._configuration = configuration
         self._reporter = reporter
-        self._reported: tuple[Finding, ...] = ()
+        self._new_findings = NewFindings(reporter, "MatchConditions")
 
     async def reconcile(self) -> None:
         """Report which webhooks may not be called now, then apply the required conditions."""
@@ -77,14 +78,10 @@ class MatchConditionReconciler:
         configuration: Configuration,
     ) -> None:
         """Report what was not found before; a failed apply is tried again every few seconds."""
-        reported: list[Finding] = []
+        findings: dict[Finding, ObjectReference] = {}
         for (kind, name), live in registered.items():
             uid = ((live or {}).get("metadata") or {}).get("uid", "")
             reference = ObjectReference(kind, name, uid=uid, api_version=API_VERSION)
-            findings = tuple(find_uncalled(kind, name, live, configuration))
-            for finding in findings:
-                if finding not in self._reported:
-                    self._reporter.report(finding, reference, "MatchConditions")
-            reported += findings
-        self._reported = tuple(reported)
-        self._reporter.set_gauge(Gauge.MATCH_CONDITIONS_INACTIVE, len(reported))
+            findings |= dict.fromkeys(find_uncalled(kind, name, live, configuration), reference)
+        self._new_findings.report(findings)
+        self._reporter.set_gauge(Gauge.MATCH_CONDITIONS_INACTIVE, len(findings))

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from controller.new_findings import NewFindings
 from controller.protocols import Gauge, ObjectReference, Reporter, Unstructured
 from drawbridge.agreement.other_webhooks import find_other_webhooks
-from drawbridge.finding import Finding
 
 NAME: Final = "others"
 
@@ -24,13 +24,10 @@ class OtherWebhookReconciler:
         self._read_configurations = read_configurations
         self._reporter = reporter
         self._own_configuration = own_configuration
-        self._reported: tuple[Finding, ...] = ()
+        self._new_findings = NewFindings(reporter, "CompareWebhooks")
 
     async def reconcile(self) -> None:
         """Compare the current webhook configurations with Drawbridge's own configuration."""
         findings = find_other_webhooks(self._read_configurations(), self._own_configuration.name)
         self._reporter.set_gauge(Gauge.OTHER_WEBHOOKS, len(findings))
-        for finding in findings:
-            if finding not in self._reported:
-                self._reporter.report(finding, self._own_configuration, "CompareWebhooks")
-        self._reported = findings
+        self._new_findings.report(dict.fromkeys(findings, self._own_configuration))

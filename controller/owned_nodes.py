@@ -24,6 +24,7 @@ import msgspec
 from controller.former_nodes import FormerNodes
 from controller.giving_back import GivingBack
 from controller.kept_writes import merge_kept
+from controller.new_findings import NewFindings
 from controller.protocols import (
     Gauge,
     ObjectCache,
@@ -51,7 +52,6 @@ from drawbridge.agreement.owned_pools import (
 from drawbridge.api_error import ApiError
 from drawbridge.config.model import Configuration
 from drawbridge.config.placement import owned_pools
-from drawbridge.finding import Finding
 from drawbridge.names import SETTLED_ANNOTATION
 
 NAME: Final = "owned"
@@ -164,7 +164,7 @@ class OwnedNodeReconciler:
         self._tainted: dict[str, list[float]] = {}
         # Since when owned nodes have the taint without need.
         self._left: dict[str, float] = {}
-        self._reported: frozenset[Finding] = frozenset()
+        self._new_findings = NewFindings(reporter, "TaintNodes")
 
     async def reconcile(self) -> None:
         """Change the taints of a bounded number of nodes; their watch events start the next run."""
@@ -209,7 +209,8 @@ class OwnedNodeReconciler:
                 report_unfenced_nodes(sorted(self._additions.failed.intersection(unfenced))),
                 report_contested_nodes(self._find_contested(nodes)),
             )
-            self._report(frozenset(each for each in findings if each is not None))
+            present = filter(None, findings)
+            self._new_findings.report(dict.fromkeys(present, self._reference))
 
     async def _write_each(self, failed_last: FailedLast, changes: Iterable[TaintChange]) -> None:
         """Write as many changes as this run has left; those that failed take nothing of it.
@@ -334,8 +335,3 @@ class OwnedNodeReconciler:
                 raise
             return False
         return True
-
-    def _report(self, findings: frozenset[Finding]) -> None:
-        for finding in sorted(findings - self._reported, key=lambda each: each.message):
-            self._reporter.report(finding, self._reference, "TaintNodes")
-        self._reported = findings

@@ -17,6 +17,7 @@ are gone: the quota notes in an annotation which classes count for which name.
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final
@@ -41,6 +42,7 @@ from controller.mirrored_quota import (
     read_claim_usage,
     read_noted_classes,
 )
+from controller.new_findings import NewFindings
 from controller.protocols import ObjectCache, ObjectReference, ObjectStore, Reporter
 from controller.quota_charges import NameCharge, compute_charge
 from controller.reconcile import FailedLast
@@ -283,7 +285,9 @@ class QuotaMirrorReconciler:
         self._charges: tuple[TranslationContext | None, dict[str, NameCharge]] = (None, {})
         # By namespace, the quotas from which the plan was made.
         self._plans: dict[str, tuple[list[WatchedQuota], MirrorPlan]] = {}
-        self._reported: dict[str, tuple[Finding, ...]] = {}
+        self._new_findings = defaultdict[str, NewFindings](
+            lambda: NewFindings(reporter, "MirrorQuota")
+        )
         self._now = now
         # When limits changed last, by namespace, until the recount. A new leader does not know
         # these times, so it requests one recount in every namespace.
@@ -311,7 +315,8 @@ class QuotaMirrorReconciler:
 
     def _forget_all_but(self, namespaces: AbstractSet[str]) -> None:
         """Drop the state of namespaces without a quota, most of which are deleted."""
-        self._reported = {name: each for name, each in self._reported.items() if name in namespaces}
+        for namespace in self._new_findings.keys() - namespaces:
+            del self._new_findings[namespace]
         self._plans = {name: each for name, each in self._plans.items() if name in namespaces}
         self._changed = {name: at for name, at in self._changed.items() if name in namespaces}
         self._recounted &= namespaces
@@ -449,9 +454,7 @@ class QuotaMirrorReconciler:
         return charges[name]
 
     def _report(self, namespace: str, findings: tuple[Finding, ...]) -> None:
-        for finding in findings:
-            if finding not in self._reported.get(namespace, ()):
-                name = finding.object.partition("/")[2]
-                reference = ObjectReference("ResourceQuota", name, namespace)
-                self._reporter.report(finding, reference, "MirrorQuota")
-        self._reported[namespace] = findings
+        named = ((each, each.object.partition("/")[2]) for each in findings)
+        self._new_findings[namespace].report(
+            {each: ObjectReference("ResourceQuota", name, namespace) for each, name in named}
+        )
