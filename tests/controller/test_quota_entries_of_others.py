@@ -1,4 +1,4 @@
-"""Entries that somebody else added to the quota that mirrors others."""
+"""Entries of others in the quota that mirrors theirs, and a quota of others with its name."""
 
 import pytest
 
@@ -8,6 +8,7 @@ from drawbridge.names import MIRRORED_QUOTA
 from tests.cluster.fake.fields import Owned, applied, fields
 from tests.cluster.fake.kinds import copied
 from tests.controller.test_quota_mirror import GPUS, LIMIT, PODS, TEAM, Scene
+from tests.tables import YamlValue
 
 OTHERS = ["pods", "requests.example.com/fpga", f"other-{GPUS}"]
 
@@ -60,3 +61,28 @@ def test_a_mirror_that_is_not_needed_leaves_the_entries_of_others(entry: str) ->
     ours = scene.quotas.objects[TEAM, MIRRORED_QUOTA]
     scene.quotas.put({**ours, "spec": {"hard": {}}})
     assert scene.later(1) is None
+
+
+@pytest.mark.parametrize(
+    ("entries", "codes"),
+    [
+        ({"requests.nvidia.com/gpu": [2, 0]}, ["QuotaNotOwned"]),
+        ({"limits.nvidia.com/gpu": [2, 0], **LIMIT}, ["QuotaDoesNotBind", "QuotaNotOwned"]),
+        ({"pods": [5, 0]}, []),
+    ],
+)
+def test_a_quota_of_another_client_with_the_name_is_reported_and_not_written(
+    entries: YamlValue, codes: list[str]
+) -> None:
+    scene = Scene({"quotas": {MIRRORED_QUOTA: entries}})
+    for _ in range(3):
+        scene.seconds += 3
+        scene.reconcile()
+    assert (scene.writes, sorted(scene.reporter.codes)) == ([], codes)
+    scene.limit("team", LIMIT)
+    scene.reconcile()
+    assert scene.writes == []
+    assert scene.reporter.codes.count("QuotaNotOwned") == 1
+    scene.quotas.remove(MIRRORED_QUOTA, TEAM)
+    assert scene.reconcile() == {PODS: "10", GPUS: "10"}
+    assert scene.reporter.codes[-1] == "QuotaMirrored"

@@ -245,31 +245,6 @@ def test_a_quota_without_the_managed_label_is_never_deleted() -> None:
     assert scene.writes == []
 
 
-@pytest.mark.parametrize(
-    ("entries", "codes"),
-    [
-        ({"requests.nvidia.com/gpu": [2, 0]}, ["QuotaNotOwned"]),
-        ({"limits.nvidia.com/gpu": [2, 0], **LIMIT}, ["QuotaDoesNotBind", "QuotaNotOwned"]),
-        ({"pods": [5, 0]}, []),
-    ],
-)
-def test_a_quota_of_another_client_with_the_name_is_reported_and_not_written(
-    entries: YamlValue, codes: list[str]
-) -> None:
-    scene = Scene({"quotas": {MIRRORED_QUOTA: entries}})
-    for _ in range(3):
-        scene.seconds += 3
-        scene.reconcile()
-    assert (scene.writes, sorted(scene.reporter.codes)) == ([], codes)
-    scene.limit("team", LIMIT)
-    scene.reconcile()
-    assert scene.writes == []
-    assert scene.reporter.codes.count("QuotaNotOwned") == 1
-    scene.quotas.remove(MIRRORED_QUOTA, TEAM)
-    assert scene.reconcile() == {PODS: "10", GPUS: "10"}
-    assert scene.reporter.codes[-1] == "QuotaMirrored"
-
-
 def test_the_mirror_is_deleted_when_a_class_maps_the_name() -> None:
     scene = Scene({"quotas": {"team": LIMIT}})
     scene.reconcile()
