@@ -191,13 +191,7 @@ async def run_process(options: ProcessOptions, log: logging.Logger, serve: Serve
     stop = StopSignal()
     stop.install()
     try:
-        access = options.kubeconfig, options.context, options.namespace
-        async with await Session.open(*access) as session:
-            reached = session.reachability
-            with metrics.registered(
-                lambda: metrics.collect_reachability(reached.failures, reachable=reached.reachable)
-            ):
-                await serve(stop, session)
+        await _serve_with_session(options, serve, stop)
     except AccessError as error:
         log_event(log, logging.ERROR, "cannot access the API server", reason=str(error))
         return REFUSED
@@ -216,6 +210,27 @@ async def run_process(options: ProcessOptions, log: logging.Logger, serve: Serve
         stop.remove()
     log_event(log, logging.INFO, "stopped")
     return 0
+
+
+async def _serve_with_session(
+    options: ProcessOptions, serve: ServeFunction, stop: StopSignal
+) -> None:
+    """Open a session and serve. A plug-in that returns the credentials can take long."""
+    sessions: list[Session] = []
+    async with contextlib.AsyncExitStack() as opened:
+
+        async def open_session() -> None:
+            session = await Session.open(options.kubeconfig, options.context, options.namespace)
+            sessions.append(await opened.enter_async_context(session))
+
+        if not await wait_unless_stopped(open_session(), stop):
+            return
+        (session,) = sessions
+        reached = session.reachability
+        with metrics.registered(
+            lambda: metrics.collect_reachability(reached.failures, reachable=reached.reachable)
+        ):
+            await serve(stop, session)
 
 
 def _find_restore(error: Exception) -> HistoryChangedError | None:

@@ -62,6 +62,25 @@ def test_a_stop_ends_the_wait_and_what_it_started() -> None:
     asyncio.run(play())
 
 
+def test_a_process_stops_while_a_plug_in_does_not_return_its_credentials(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hang(*_: object) -> Session:
+        signal.raise_signal(signal.SIGTERM)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def serve(_stop: StopSignal, _session: Session) -> None:
+        raise AssertionError
+
+    async def play() -> int:
+        async with FakeApi() as api, asyncio.timeout(10):
+            return await run_process(make_options(api, tmp_path), logging.getLogger("test"), serve)
+
+    monkeypatch.setattr(Session, "open", hang)
+    assert asyncio.run(play()) == 0
+
+
 def test_the_wait_for_a_stop_does_not_outlive_the_wait() -> None:
     async def play() -> None:
         assert await wait_unless_stopped(nothing(), StopSignal())
