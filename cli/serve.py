@@ -2,6 +2,8 @@
 
 import argparse
 import asyncio
+import os
+import signal
 from typing import TYPE_CHECKING
 
 from cli.terminal.durations import parse_duration
@@ -293,6 +295,8 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     if options.what in CERTIFIED and bool(options.tls_cert) != bool(options.tls_key):
         streams.err.write("drawbridge serve: use --tls-cert and --tls-key together\n")
         return BAD
+    # The imports take long. The first process of a container ignores a signal without a handler.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(DONE))
     # Import here, because `drawbridge serve --help` does not need it.
     if options.what == "webhook":
         from webhook.server.process import run as webhook  # noqa: PLC0415

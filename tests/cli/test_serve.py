@@ -1,12 +1,14 @@
 """The options of `drawbridge serve`."""
 
 import argparse
+import subprocess
+import sys
 
 import pytest
 
 from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits
 from cli.serve import EXIT_CODES, arguments
-from cli.terminal.exit_codes import BAD
+from cli.terminal.exit_codes import BAD, DONE
 from drawbridge.process.run import RESTORED
 from tests.cli.running import command
 from tests.tables import every_row
@@ -47,6 +49,24 @@ def test_the_exit_code_after_a_restore_is_documented() -> None:
 def test_a_certificate_without_its_key_is_refused(process: str, option: str) -> None:
     code, _, err = command("serve", process, option)
     assert (code, "use --tls-cert and --tls-key together" in err) == (BAD, True)
+
+
+STOPPED_WHILE_IMPORTING = """
+import signal, sys
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "controller.process":
+            signal.raise_signal(signal.SIGTERM)
+sys.meta_path.insert(0, Finder())
+from cli.main import main
+sys.exit(main())
+"""
+
+
+def test_a_process_that_still_imports_its_modules_is_stopped() -> None:
+    """Without a handler, the first process of a container would ignore the signal."""
+    words = [sys.executable, "-c", STOPPED_WHILE_IMPORTING, "serve", "controller"]
+    assert subprocess.run(words, timeout=60, check=False).returncode == DONE  # noqa: S603  # our own
 
 
 def test_the_defaults_need_no_certificate() -> None:
