@@ -18,7 +18,6 @@ from drawbridge.audit.objects import (
     AuditedNamespace,
     Decide,
     namespace_of,
-    text_at,
 )
 from drawbridge.audit.templates import Templates
 from drawbridge.brief import Brief, CutShort
@@ -28,10 +27,8 @@ from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding, Severity, Trait, find_names
-from drawbridge.names import ORIGINAL_ANNOTATION
 from drawbridge.report.plugin_units import count_units
 from drawbridge.report.pod_requests import describe_requests
-from drawbridge.translate.changes.patch import restore_original
 from drawbridge.translate.changes.queues import Mappings
 from drawbridge.translate.codes import POD_TOO_COMPLEX
 from drawbridge.translate.decisions import codes as decision_codes
@@ -39,6 +36,7 @@ from drawbridge.translate.decisions.codes import LEFT_TO_CLASS
 from drawbridge.translate.essence import essence_key
 from drawbridge.translate.legacy.asks import PodRequests
 from drawbridge.translate.legacy.read import as_created, read_pod
+from drawbridge.translate.returned_requests import restore_translated
 
 _LEFT: Final = find_names((decision_codes.CODES,), Trait.LEAVES_REQUEST)
 _MAX_LINES: Final = 16  # of one pod
@@ -87,39 +85,34 @@ class Decider:
 
     def decide(self, pod: Value, namespace: AuditedNamespace) -> PodOutcome | None:
         """Return what becomes of a pod or pod template; None if it asks for no devices."""
-        marked = is_marked(pod)
         # Each pod has other devices, and alike pods are decided once.
-        pod = pod if marked else as_created(pod)
-        names_node = not marked and self._names_node(pod, namespace.name)
+        pod = as_created(pod)
+        names_node = self._names_node(pod, namespace.name)
         kept = _is_kept(pod, namespace, self.configuration)
-        key = essence_key(pod, namespace.name, marked, kept, names_node)
+        key = essence_key(pod, namespace.name, kept, names_node)
         if key is None:
-            return self._decide_briefly(pod, namespace, marked=marked)
+            return self._decide_briefly(pod, namespace)
         if key not in self.decided:
-            self.decided[key] = self._decide_briefly(pod, namespace, marked=marked)
+            self.decided[key] = self._decide_briefly(pod, namespace)
         return self.decided[key]
 
-    def _decide_briefly(
-        self, pod: Value, namespace: AuditedNamespace, *, marked: bool
-    ) -> PodOutcome | None:
+    def _decide_briefly(self, pod: Value, namespace: AuditedNamespace) -> PodOutcome | None:
         """Return what becomes of a pod; a pod for which that takes too long is refused."""
         try:
-            return self.brief.run(lambda: self._decide(pod, namespace, marked=marked))
+            return self.brief.run(lambda: self._decide(pod, namespace))
         except CutShort:
             why = f"{POD_TOO_COMPLEX.name}: the audit ends after {self.brief.seconds:g} s for a pod"
             return PodOutcome((_NOT_READ,), Fate.REFUSED, reasons=(why,))
         finally:
             self.brief.stop()
 
-    def _decide(
-        self, pod: Value, namespace: AuditedNamespace, *, marked: bool
-    ) -> PodOutcome | None:
-        original = restore_original(pod) if marked else None
+    def _decide(self, pod: Value, namespace: AuditedNamespace) -> PodOutcome | None:
+        original = restore_translated(pod)
         asked = as_created(pod if original is None else original)
         after = self.after(asked, namespace)
         requests = read_pod(asked, self.configuration)
         asks = _describe(requests, after)
-        own = () if marked else tuple(self._own_specs(pod))
+        own = tuple(self._own_specs(pod))
         if not asks and not own:
             return None
         held = PodDemand(devices=count_devices(own, self.sizes))
@@ -127,13 +120,16 @@ class Decider:
             return PodOutcome(("claims of its own",), Fate.OWN_CLAIMS, demand=held)
         fate, findings = self._choose(asked, namespace, after)
         reasons = _cut(f"{each.code}: {each.message}" for each in findings)
-        if marked:
+        if original is not None:
             fate = Fate.TRANSLATED
         elif fate.goes and self._names_node(pod, namespace.name):
             fate, reasons = Fate.STAYS, (_NAMES_NODE,)
         elif self._stays_kept(asked, fate) and _is_kept(pod, namespace, self.configuration):
             fate, reasons = Fate.STAYS, (_OPTED_OUT,)
         outcome = self._outcome(asked, after, asks, fate, reasons)
+        if original is not None and held.devices:  # its claims tell, and no annotation
+            demand = msgspec.structs.replace(outcome.demand, devices=held.devices)
+            return msgspec.structs.replace(outcome, demand=demand)
         if requests.asks or outcome.demand.units or not after.is_denied:
             return outcome
         return msgspec.structs.replace(outcome, is_read=False, demand=held)
@@ -213,11 +209,6 @@ class Decider:
                 yield self.claims.get((_CLAIM, namespace, f"{name}"))
             elif name := claim.get("resourceClaimTemplateName"):
                 yield self.claims.get((_TEMPLATE, namespace, f"{name}"))
-
-
-def is_marked(pod: Value) -> bool:
-    """Whether Drawbridge has translated a pod, as far as the pod says."""
-    return bool(text_at(pod, "metadata", "annotations", ORIGINAL_ANNOTATION))
 
 
 def read_metadata(pod: Value) -> PodMetadata:

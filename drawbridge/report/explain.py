@@ -38,6 +38,7 @@ from drawbridge.translate.legacy.pod_view import is_device_resource
 from drawbridge.translate.legacy.read import read_hints
 from drawbridge.translate.manifests.codes import OPTED_OUT
 from drawbridge.translate.opt_out import LABEL, TEXT, is_opted_out
+from drawbridge.translate.returned_requests import list_own_claims
 
 # The name of the claim that the scheduler creates. No entry of a pod can have it.
 EXTENDED_RESOURCES: Final = "of extended resources"
@@ -141,7 +142,7 @@ def explain(objects: PodObjects) -> Explanation:
         node=node or None,
         scheduler=scheduling.scheduler_of(pod),
         placed=bool(node) and all(each.state in _HELD for each in claims),
-        translated=marked,
+        translated=bool(list_own_claims(pod)),
         mode=None
         if objects.namespace is None
         else objects.mode or _text(labels.get(TRANSLATE_LABEL)) or "not opted in",

@@ -203,6 +203,16 @@ def _find_held_containers(pod: Value, configuration: Configuration) -> Iterator[
             yield container
 
 
+def restore_translated(pod: Value) -> Value | None:
+    """Return a pod as it was before Drawbridge translated it; None for any other pod.
+
+    The annotation alone proves nothing, because any user can write it: the pod has claims of
+    Drawbridge, and the undo patch takes them back.
+    """
+    original = restore_original(pod) if list_own_claims(pod) else None
+    return None if list_own_claims(original) else original
+
+
 def list_own_claims(pod: Value) -> set[str]:
     """Return the names of the claims of a pod that are from a template of Drawbridge."""
     spec = as_mapping(as_mapping(pod).get("spec"))

@@ -7,10 +7,6 @@ JSON = dict[str, Any]
 DRIVER = "gpu.nvidia.com"
 _DRA = "resource.k8s.io/v1"
 _SPEC = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": DRIVER}}]}}
-# What a pod asked before its translation.
-_ORIGINAL = (
-    '[{"op":"add","path":"/spec/containers/0/resources/limits","value":{"nvidia.com/gpu":"1"}}]'
-)
 _STARTED = "2026-01-01T08:00:00Z"
 _PATIENT = "0/9 nodes are available: 9 cannot allocate all claims."
 
@@ -118,15 +114,17 @@ def _pending_claim(namespace: str, name: str) -> JSON:
 def _pod(namespace: str, name: str, node: str = "", limits: JSON | None = None) -> JSON:
     resources = {"limits": limits} if limits else {"claims": [{"name": "gpu"}]}
     container = {"name": "main", "resources": resources}
-    claims = {} if limits else {"resourceClaims": [{"name": "gpu", "resourceClaimName": name}]}
-    original = {} if limits else {"drawbridge.dev/original": _ORIGINAL}
-    metadata = {"name": name, "namespace": namespace, "uid": name, "annotations": original}
+    entry = {"name": "gpu", "resourceClaimTemplateName": "drawbridge-1"}  # of a translated pod
+    made = {"name": "gpu", "resourceClaimName": name}
+    claims = {} if limits else {"resourceClaims": [entry]}
+    statuses = {} if limits else {"resourceClaimStatuses": [made]}
+    metadata = {"name": name, "namespace": namespace, "uid": name}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {**metadata, "creationTimestamp": _STARTED},
         "spec": {"containers": [container], **({"nodeName": node} if node else {}), **claims},
-        "status": {"phase": "Running" if node else "Pending"},
+        "status": {"phase": "Running" if node else "Pending", **statuses},
     }
 
 

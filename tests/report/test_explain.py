@@ -39,6 +39,7 @@ LEGACY: dict[str, Any] = {
 }
 TRANSLATION = pods.translate(LEGACY, pods.make_context(Configuration()))
 TRANSLATED: Any = apply_edits(LEGACY, TRANSLATION.edits)
+ORIGINAL = "drawbridge.dev/original"
 NAME = TRANSLATION.templates[0].name
 TEMPLATE: Any = TRANSLATION.templates[0].object
 RESULT = {
@@ -292,6 +293,13 @@ def test_an_original_annotation_that_does_not_match_is_ignored_and_reported() ->
     assert "OriginalUnreadable" in codes(explanation)
     assert "does not match this pod" in messages(explanation)
     assert explanation.asked == ()
+
+
+def test_an_annotation_alone_does_not_say_that_a_pod_is_translated() -> None:
+    copied = {**LEGACY, "metadata": {**LEGACY["metadata"], "annotations": {ORIGINAL: "[]"}}}
+    assert explained(pod()).translated
+    assert not explained(pod(copied)).translated
+    assert "NotTranslated" in codes(explained(pod(copied)))
 
 
 def seen(reason: str, uid: str | None = None, **fields: str) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from drawbridge.names import ORIGINAL_ANNOTATION
 from drawbridge.translate.changes.patch import restore_original, to_operations
 from drawbridge.translate.manifests.objects import translate_object
 from drawbridge.translate.pods import TranslationContext, make_context, translate
+from drawbridge.translate.returned_requests import restore_translated
 from tests.tables import YamlValue, every_row
 from tests.translate import worlds
 
@@ -29,6 +30,7 @@ FACTS = worlds.facts(
 )
 CONTEXT = make_context(Configuration(), FACTS)
 SHARE = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 3000}
+FORGED = json.dumps([{"op": "remove", "path": "/metadata/labels/app"}])
 
 
 def build_pod(limits: YamlValue) -> dict[str, Any]:
@@ -249,3 +251,18 @@ def test_annotations_that_the_translation_left_stay() -> None:
     first = translate_once(pod)
     changed = {**first, "metadata": {**first["metadata"], "labels": {"theirs": "a"}}}
     assert translate(changed, CONTEXT).edits == ()
+
+
+@pytest.mark.parametrize("translated", [translate_once, translate_manifest])
+def test_a_translated_pod_has_claims_that_its_annotation_takes_back(
+    translated: Callable[[YamlValue], YamlValue],
+) -> None:
+    asked = build_pod({"nvidia.com/gpu": 1})
+    first = translated(asked)
+    assert restore_translated(first)["spec"] == asked["spec"]  # type: ignore[index,call-overload]
+    metadata = first["metadata"]
+    copied = build_pod({"nvidia.com/gpu": 1})
+    assert restore_translated({**copied, "metadata": metadata}) is None
+    labelled = {"labels": {"app": "x"}, "annotations": {ORIGINAL_ANNOTATION: FORGED}}
+    assert restore_translated({**copied, "metadata": labelled}) is None
+    assert restore_translated({**first, "metadata": labelled}) is None, "the claims stay"

@@ -12,7 +12,6 @@ from drawbridge.dra.inventory import build_inventory
 from drawbridge.dra.nodes import Node
 from drawbridge.facts.served_names import advertised_resources
 from drawbridge.ledger.pods import FINISHED
-from drawbridge.names import ORIGINAL_ANNOTATION
 from drawbridge.report.node_names import GROUP_LABELS, name_nodes
 from drawbridge.report.page.devices import DevicesOfNodes
 from drawbridge.report.page.model import (
@@ -27,6 +26,7 @@ from drawbridge.report.page.model import (
 from drawbridge.report.page.quotas import describe_quotas
 from drawbridge.report.page.waiting import find_waiting, is_waiting, namespace_of
 from drawbridge.report.plugin_units import count_units, served_by_class
+from drawbridge.translate.returned_requests import list_own_claims
 
 # A browser shows so many at once; commands show all.
 MAX_NODES: Final = 2_000
@@ -140,7 +140,7 @@ def _follow_migration(objects: PageObjects) -> list[NamespaceProgress]:
 
 
 def _find_server(pod: Value, served: frozenset[str]) -> str:
-    if get_value(pod, ("metadata", "annotations", ORIGINAL_ANNOTATION)) is not None:
+    if list_own_claims(pod):
         return "translated"
     units = frozenset(count_units(pod))
     left = units - served_by_class(pod)
