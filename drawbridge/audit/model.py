@@ -57,9 +57,9 @@ class WorkloadAudit(AuditPart, frozen=True):
     """The alike pods of one owner: what they ask, who serves them, and what becomes of it.
 
     `pods` are alive and `running` of them have a node; `finished` ones hold nothing. `wanted` is
-    what the owner asks for, if it was read; 0 of a finished Job. `reasons` say why a
-    request stays or is refused, as `Code: message`; `codes` are those of all findings that a person
-    should know.
+    what the owner wants of such pods, if a template of it that asks the same was read; 0 of a
+    finished Job. `reasons` say why a request stays or is refused, as `Code: message`; `codes` are
+    those of all findings that a person should know.
     """
 
     owner: str

@@ -17,7 +17,7 @@ from drawbridge.audit.model import Fate
 from drawbridge.audit.node_groups import Group
 from drawbridge.audit.objects import AuditedNamespace, AuditedObjects, namespace_of, text_at
 from drawbridge.audit.outcomes import Decider, PodOutcome, read_metadata
-from drawbridge.audit.templates import Templates
+from drawbridge.audit.templates import Templates, make_pod, name_workload
 from drawbridge.audit.unowned import count_unowned
 from drawbridge.documents.patch import apply_edits
 from drawbridge.documents.paths import get_value
@@ -265,19 +265,11 @@ def _read_suspended(objects: AuditedObjects) -> Iterator[tuple[Value, int]]:
     """Yield a pod of each Job that a move has suspended, and how many it creates at once."""
     interrupted = {*find_interrupted(objects).jobs}
     for job in objects.workloads if interrupted else ():
-        name = text_at(job, "metadata", "name")
-        if (namespace_of(job), f"Job/{name}") not in interrupted:
+        if (namespace_of(job), name_workload(job)) not in interrupted:
             continue
         number = get_value(job, ("spec", "parallelism"))
-        template = as_mapping(get_value(job, ("spec", "template")))
-        owner: Value = {"kind": "Job", "name": name, "controller": True}
-        metadata: Value = {
-            **as_mapping(template.get("metadata")),
-            "name": name,
-            "namespace": namespace_of(job),
-            "ownerReferences": [owner],
-        }
-        yield {**template, "metadata": metadata}, number if isinstance(number, int) else 1
+        pod = make_pod(job, get_value(job, ("spec", "template")))
+        yield pod, number if isinstance(number, int) else 1
 
 
 def _read_node(node: Node, group: Group) -> ModelNode:

@@ -44,7 +44,7 @@ class Templates:
 
     def __init__(self, workloads: Iterable[Value]) -> None:
         self._known: Mapping[tuple[str, str], OwnerTemplate] = {
-            (namespace_of(each), _name(each)): _read(each) for each in workloads
+            (namespace_of(each), name_workload(each)): _read(each) for each in workloads
         }
 
     def find(self, namespace: str, owner: str) -> OwnerTemplate:
@@ -57,7 +57,22 @@ class Templates:
         return self.find(kind.namespace, kind.owner).selector or ",".join(labels)
 
 
-def _name(workload: Value) -> str:
+def make_pod(workload: Value, template: Value) -> Value:
+    """Return a pod as its owner creates it, but with the name of the owner."""
+    name = text_at(workload, "metadata", "name")
+    owner: Value = {"kind": text_at(workload, "kind"), "name": name, "controller": True}
+    fields = as_mapping(template)
+    metadata: Value = {
+        **as_mapping(fields.get("metadata")),
+        "name": name,
+        "namespace": namespace_of(workload),
+        "ownerReferences": [owner],
+    }
+    return {**fields, "metadata": metadata}
+
+
+def name_workload(workload: Value) -> str:
+    """Return `Kind/name` of a workload."""
     return f"{text_at(workload, 'kind')}/{text_at(workload, 'metadata', 'name')}"
 
 

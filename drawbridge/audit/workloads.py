@@ -12,6 +12,7 @@ from drawbridge.audit.model import Fate, WorkloadAudit
 from drawbridge.audit.objects import AuditedNamespace, namespace_of, text_at
 from drawbridge.audit.outcomes import Decider, PodOutcome, read_metadata
 from drawbridge.audit.servers import Plugin, name_servers
+from drawbridge.audit.templates import make_pod, name_workload
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.counted import count_noun
@@ -30,6 +31,7 @@ _REFUSED: Final = re.compile(
     re.DOTALL,
 )
 _MAX_NOTE: Final = 300
+_MAX_OWNER: Final = 400
 _ENDS: Final = ("Complete", "Failed")  # conditions of a Job
 # Waits for a node, was given to one, or has ended.
 _WAITS, _RUNS, _ENDED = range(3)
@@ -73,11 +75,10 @@ def _read(
     pod: Value, namespace: AuditedNamespace, outcome: PodOutcome, where: Where
 ) -> WorkloadAudit:
     node, state = text_at(pod, "spec", "nodeName"), _state(pod)
-    owner = find_root_owner(namespace.name, read_metadata(pod)).partition("/")[2]
     group = where.groups.get(node, "")
     on = {group: 1} if state == _RUNS else {}
     return WorkloadAudit(
-        owner[:400],
+        find_owner(pod, namespace),
         outcome.asks,
         _find_server(pod, node, outcome, where),
         outcome.fate,
@@ -145,27 +146,69 @@ def add_owners(
     namespace: AuditedNamespace,
     decider: Decider,
 ) -> Iterator[WorkloadAudit]:
-    """Yield the entries with the number of pods that their owners want, and owners without pods."""
-    entries = dict(collected)
-    first = {key.owner: key for key in reversed([*collected])}
-    for workload in workloads:
-        if _is_owned(workload):
+    """Yield the entries with the number of pods that their owners want, and those without pods.
+
+    Pods can be older than the template of their owner, and owners have several templates.
+    """
+    entries, wanted = dict(collected), Counter[_Key]()
+    keys = {_find_alike(each): each for each in reversed([*collected])}
+    for template in read_templates(workloads, namespace, decider):
+        outcome = template.outcome
+        new = _Key(template.owner, outcome.asks, NOBODY, outcome.fate)
+        key = keys.get(_find_alike(new), new)
+        if template.is_over and key not in entries:
             continue
-        owner = f"{text_at(workload, 'kind')}/{text_at(workload, 'metadata', 'name')}"
-        places = find_places(workload)
-        is_over = _is_over(workload)
-        wanted = 0 if is_over else sum(_count_wanted(workload, place) for place in places)
-        if owner in first:
-            entries[first[owner]] = replace(entries[first[owner]], wanted=wanted)
-        if owner in first or is_over:
-            continue
-        for place in places:
-            outcome = decider.decide(place.pod, namespace)
-            if outcome is not None:
-                number = _count_wanted(workload, place)
-                key = _Key(owner, outcome.asks, NOBODY, outcome.fate)
-                entries[key] = _without_pods(key, outcome, number)
+        keys.setdefault(_find_alike(new), new)
+        entries.setdefault(key, _without_pods(key, outcome))
+        wanted[key] += template.wanted
+    for key, number in wanted.items():
+        entries[key] = replace(entries[key], wanted=number)
     yield from entries.values()
+
+
+class ReadTemplate(NamedTuple):
+    """A pod as its owner creates it, what becomes of it, and how many of it the owner wants."""
+
+    pod: Value
+    owner: str
+    outcome: PodOutcome
+    wanted: int
+    is_over: bool
+
+
+def read_templates(
+    workloads: Iterable[Value], namespace: AuditedNamespace, decider: Decider
+) -> Iterator[ReadTemplate]:
+    """Yield the templates of a namespace that ask for devices.
+
+    What another object made is left out where that object was read, which stands for it.
+    """
+    workloads = [*workloads]
+    read = {*map(name_workload, workloads)}
+    for workload in workloads:
+        if not read.isdisjoint(_find_controllers(workload)):
+            continue
+        is_over = _is_over(workload)
+        for place in find_places(workload):
+            pod = make_pod(workload, place.pod)
+            outcome = decider.decide(pod, namespace)
+            if outcome is not None:
+                wanted = 0 if is_over else _count_wanted(workload, place)
+                owner = find_owner(pod, namespace)
+                yield ReadTemplate(pod, owner, outcome, wanted, is_over)
+
+
+def _find_alike(key: _Key) -> object:
+    """Return what pods and the template of their owner have in common.
+
+    The template of translated pods is translated when it is used, so fates differ.
+    """
+    return key.owner, key.asks, key.fate.goes
+
+
+def find_owner(pod: Value, namespace: AuditedNamespace) -> str:
+    """Return the root owner as `Kind/name`, as far as the pod shows it."""
+    return find_root_owner(namespace.name, read_metadata(pod)).partition("/")[2][:_MAX_OWNER]
 
 
 def _count_wanted(workload: Value, place: Place) -> int:
@@ -175,10 +218,11 @@ def _count_wanted(workload: Value, place: Place) -> int:
     return on_nodes if count.on_each_node and isinstance(on_nodes, int) else count.number
 
 
-def _is_owned(workload: Value) -> bool:
-    """Whether another object made the workload, which then stands for it."""
-    owners = as_list(get_value(workload, ("metadata", "ownerReferences")))
-    return any(as_mapping(each).get("controller") is True for each in owners)
+def _find_controllers(workload: Value) -> Iterator[str]:
+    """Yield which object made a workload, and stands for it if it was read."""
+    for owner in map(as_mapping, as_list(get_value(workload, ("metadata", "ownerReferences")))):
+        if owner.get("controller") is True:
+            yield f"{owner.get('kind')}/{owner.get('name')}"
 
 
 def _is_over(workload: Value) -> bool:
@@ -188,7 +232,7 @@ def _is_over(workload: Value) -> bool:
     return ended and text_at(workload, "kind") == "Job"
 
 
-def _without_pods(key: _Key, outcome: PodOutcome, wanted: int) -> WorkloadAudit:
+def _without_pods(key: _Key, outcome: PodOutcome) -> WorkloadAudit:
     return WorkloadAudit(
         key.owner,
         key.asks,
@@ -197,7 +241,6 @@ def _without_pods(key: _Key, outcome: PodOutcome, wanted: int) -> WorkloadAudit:
         outcome.becomes,
         outcome.reasons,
         outcome.codes,
-        wanted=wanted,
         demand=outcome.demand,
     )
 
@@ -218,7 +261,7 @@ def find_refusals(events: Iterable[Value]) -> dict[str, str]:
         series = as_mapping(event.get("series"))
         attempts = series.get("count") or event.get("deprecatedCount") or event.get("count")
         number = attempts if isinstance(attempts, int) else 1
-        owner = f"{subject.get('kind')}/{subject.get('name')}"[:400]
+        owner = f"{subject.get('kind')}/{subject.get('name')}"[:_MAX_OWNER]
         refusals[owner] = f"{count_noun(number, 'attempt')}: {denied[1][:_MAX_NOTE]}"
     return refusals
 

@@ -25,7 +25,7 @@ FOLDER = "/var/lib/kubelet/device-plugins"
 ANSWERS = (
     "workloads", "groups", "steps", "leaves", "says", "fit", "reasons", "refusals", "quotas",
     "commands", "why of steps", "first line", "undo", "must leave", "drivers", "nodes left",
-    "asks",
+    "asks", "counts",
 )  # fmt: skip
 
 
@@ -170,6 +170,7 @@ def told(audit: dict[str, Any]) -> dict[str, Any]:
             for namespace in namespaces
             for each in namespace["workloads"]
         },
+        "counts": counts(namespaces),
         "groups": {each["name"]: group_text(each) for each in groups},
         "drivers": {each["name"]: each["driver"] for each in groups},
         "steps": [each["title"] for each in audit["steps"]],
@@ -202,6 +203,16 @@ def told(audit: dict[str, Any]) -> dict[str, Any]:
         "first line": {e["title"]: e["why"] for e in audit["steps"]},
         "why of steps": {e["title"]: e["why"] for e in audit["steps"] if e["loses"]},
     }
+
+
+def counts(namespaces: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """Return what the pods of each owner ask, their outcome and their number."""
+    counted: dict[str, list[str]] = {}
+    for namespace in namespaces:
+        for load in namespace["workloads"]:
+            text = f"{', '.join(load['asks'])}: {workload_text(load).rpartition(', ')[0]}"
+            counted.setdefault(f"{namespace['namespace']}/{load['owner']}", []).append(text)
+    return counted
 
 
 def workload_text(workload: dict[str, Any]) -> str:

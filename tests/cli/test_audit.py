@@ -155,7 +155,7 @@ def test_text_shows_who_asks_what_and_what_becomes_of_it(tmp_path: Path) -> None
 
 
 def test_the_table_counts_workloads_without_pods(tmp_path: Path) -> None:
-    template = {"spec": pod("team-a", "any")["spec"]}
+    template = {"spec": {**pod("team-a", "any")["spec"], "nodeName": ""}}
     idle = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
