@@ -7,6 +7,7 @@ from drawbridge.agreement.scope import Mode, find_root_owner
 from drawbridge.audit import commands, preparation
 from drawbridge.audit.fit import FindDevices
 from drawbridge.audit.interrupted import find_interrupted
+from drawbridge.audit.kept import find_kept, find_stayed
 from drawbridge.audit.model import Fate, MigrationStep, NamespaceAudit
 from drawbridge.audit.node_groups import Group
 from drawbridge.audit.objects import AuditedObjects, namespace_of, text_at
@@ -54,7 +55,7 @@ def make_plan(  # noqa: PLR0913  # what was read, what decides, and who is told
     start = read_cluster(objects, groups, decider, find_devices)
     unmovable = {**dict(_find_unowned(groups)), **find_unending(objects.pods)}
     as_read = ModelCluster(start)
-    tied = find_kept(as_read, groups)
+    tied = find_kept(objects, decider, as_read, groups)
     planner = StepPlanner(
         start,
         groups,
@@ -85,7 +86,7 @@ def make_plan(  # noqa: PLR0913  # what was read, what decides, and who is told
     unmoved = [n.name for each in groups for n in each.nodes if n.name in unable and each.units]
     stay = bool(without or planner.kept or unmoved or any(each.is_broken for each in groups))
     if not stay and any(each.has_plugin for each in groups):
-        needed_names = find_needed(planner.cluster, decider.most)
+        needed_names = find_needed(planner.cluster, namespaces, decider.most)
         step = preparation.remove_plugins(groups, needed_names, daemons)
         if step is not None:
             last.append(step.with_expected(planner.expected()))
@@ -116,19 +117,6 @@ def _read_namespaces(objects: AuditedObjects, namespaces: Sequence[NamespaceAudi
     managers = {each.name: each.manager for each in objects.namespaces}
     names = frozenset(each.namespace for each in translatable)
     return Namespaces(modes, names, frozenset(idle), managers)
-
-
-def find_kept(cluster: ModelCluster, groups: Sequence[Group]) -> frozenset[str]:
-    """Return the nodes that keep their plugin: pods that nothing moves have units of it."""
-    kept = set()
-    for group in groups:
-        for node in group.nodes if group.has_plugin else ():
-            for pod in cluster.on_node(node.name):
-                kind = cluster.kinds[pod.kind]
-                stays = kind.translated is None and not kind.by_class
-                if (stays or pod.is_static) and group.replaced & kind.units.keys():
-                    kept.add(node.name)
-    return frozenset(kept)
 
 
 def _find_unowned(groups: Sequence[Group]) -> Iterator[tuple[str, str]]:
@@ -218,8 +206,12 @@ def _say_what_stays(
         )
 
 
-def find_needed(cluster: ModelCluster, most: Mapping[str, int]) -> frozenset[str]:
+def find_needed(
+    cluster: ModelCluster, namespaces: Sequence[NamespaceAudit], most: Mapping[str, int]
+) -> frozenset[str]:
     """Return the names of plugins that pods ask for at the end, also those that wait.
+
+    So do workloads without pods that stay with a plugin.
 
     `most` is what the plugin of one node can give one pod: what asks for more keeps no plugin.
     """
@@ -231,4 +223,4 @@ def find_needed(cluster: ModelCluster, most: Mapping[str, int]) -> frozenset[str
         names = {e for e in amounts if "/" in e and e not in by_class}
         if pod.node or all(amounts[each] <= most.get(each, 0) for each in names):
             needed |= names
-    return frozenset(needed)
+    return find_stayed(namespaces, most).union(needed)

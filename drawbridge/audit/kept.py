@@ -1,0 +1,138 @@
+"""Which nodes keep their plugin: for pods there that nothing moves, and for pods without a node."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from drawbridge.audit.allowed_nodes import AllowedNodes
+from drawbridge.audit.model import Fate, NamespaceAudit
+from drawbridge.audit.node_groups import Group
+from drawbridge.audit.objects import AuditedNamespace, AuditedObjects, text_at
+from drawbridge.audit.outcomes import Decider, PodOutcome
+from drawbridge.audit.workloads import by_namespace, find_owner, read_templates
+from drawbridge.documents.values import Value
+from drawbridge.ledger.pods import FINISHED
+from drawbridge.models.cluster import ModelCluster
+
+
+class Awaited(NamedTuple):
+    """Alike pods without a node: what each asks of a plugin, where it may run, and how many."""
+
+    units: Mapping[str, int]
+    nodes: frozenset[str]
+    number: int
+
+
+def _find_awaited(objects: AuditedObjects, decider: Decider) -> list[Awaited]:
+    """Return the pods that stay with their plugin, and wait or will be created."""
+    allowed = AllowedNodes(objects.nodes, objects.volumes)
+    namespaces = {each.name: each for each in objects.namespaces}
+    pods, workloads = by_namespace(objects.pods), by_namespace(objects.workloads)
+    alike = Counter[tuple[tuple[tuple[str, int], ...], frozenset[str]]]()
+    for name in sorted({*pods, *workloads}):
+        namespace = namespaces.get(name, AuditedNamespace(name))
+        if namespace.is_ending:
+            continue
+        asking = _find_pods(pods.get(name, ()), workloads.get(name, ()), namespace, decider)
+        for pod, outcome, number in asking:
+            units = outcome.demand.units
+            if all(decider.most.get(each, 0) >= amount for each, amount in units.items()):
+                named = text_at(pod, "spec", "nodeName")
+                nodes = frozenset({named}) if named else allowed.find(pod, ())
+                alike[tuple(units.items()), nodes] += number
+    return [Awaited(dict(units), nodes, number) for (units, nodes), number in alike.items()]
+
+
+def _find_pods(
+    pods: Sequence[Value], workloads: Sequence[Value], namespace: AuditedNamespace, decider: Decider
+) -> Iterator[tuple[Value, PodOutcome, int]]:
+    """Yield the pods that wait, and those that their owners still want, with their number."""
+    alive = Counter[tuple[str, tuple[str, ...]]]()
+    for pod in pods:
+        outcome = decider.decide(pod, namespace)
+        if outcome is None or outcome.fate is not Fate.STAYS:
+            continue
+        if text_at(pod, "status", "phase") in FINISHED:
+            continue
+        alive[find_owner(pod, namespace), outcome.asks] += 1
+        if not text_at(pod, "spec", "nodeName"):
+            yield pod, outcome, 1
+    for template in read_templates(workloads, namespace, decider):
+        key = template.owner, template.outcome.asks
+        there = min(alive[key], template.wanted)
+        alive[key] -= there
+        if template.outcome.fate is Fate.STAYS and template.wanted > there:
+            yield template.pod, template.outcome, template.wanted - there
+
+
+def find_kept(
+    objects: AuditedObjects, decider: Decider, cluster: ModelCluster, groups: Sequence[Group]
+) -> frozenset[str]:
+    """Return the nodes that keep their plugin for pods that only a plugin can serve.
+
+    Those that wait, or will be created, have as few nodes as they need.
+    """
+    return _keep_for(
+        _find_awaited(objects, decider), cluster, groups, _find_with_pods(cluster, groups)
+    )
+
+
+def _find_with_pods(cluster: ModelCluster, groups: Sequence[Group]) -> set[str]:
+    """Return the nodes where pods that nothing moves have units of the plugin."""
+    kept = set()
+    for group in groups:
+        for node in group.nodes if group.has_plugin else ():
+            for pod in cluster.on_node(node.name):
+                kind = cluster.kinds[pod.kind]
+                stays = kind.translated is None and not kind.by_class
+                if (stays or pod.is_static) and group.replaced & kind.units.keys():
+                    kept.add(node.name)
+    return kept
+
+
+def _keep_for(
+    awaited: Sequence[Awaited],
+    cluster: ModelCluster,
+    groups: Sequence[Group],
+    keeps: set[str],
+) -> frozenset[str]:
+    """Add the nodes that these pods need: first those that keep it anyway, then the roomiest."""
+    free = {
+        node.name: Counter(group.units)
+        for group in groups
+        for node in (group.nodes if group.has_plugin else ())
+    }
+    replaced = {node.name: group.replaced for group in groups for node in group.nodes}
+    for name, has in free.items():
+        for pod in cluster.on_node(name):
+            kind = cluster.kinds[pod.kind]
+            if kind.translated is None and not kind.by_class:
+                has.subtract(kind.units)
+    for units, nodes, wanted in awaited:
+        left = wanted
+        can = [e for e in free if e in nodes and replaced[e] & units.keys()]
+        ranked = sorted((e not in keeps, -_count(free[e], units), e) for e in can)
+        for *_, name in ranked:
+            number = min(left, _count(free[name], units))
+            if number > 0:
+                keeps.add(name)
+                left -= number
+                free[name].subtract({key: n * number for key, n in units.items()})
+    return frozenset(keeps)
+
+
+def _count(free: Mapping[str, int], units: Mapping[str, int]) -> int:
+    """Return for how many pods a node has room."""
+    return min((free.get(name, 0) // n for name, n in units.items() if n), default=0)
+
+
+def find_stayed(namespaces: Sequence[NamespaceAudit], most: Mapping[str, int]) -> frozenset[str]:
+    """Return the names that workloads ask for which stay with a plugin, also without pods."""
+    return frozenset(
+        name
+        for namespace in namespaces
+        for entry in namespace.workloads
+        if entry.fate is Fate.STAYS and not entry.is_over
+        for name, units in entry.demand.units.items()
+        if units <= most.get(name, 0)
+    )
