@@ -5,8 +5,6 @@ Nodes with equal devices are asked once, and so are pods with equal claims.
 
 from collections.abc import Collection, Sequence
 
-from msgspec.structs import replace
-
 from drawbridge.dra.claim import Claim, Template
 from drawbridge.dra.nodes import Node
 from drawbridge.ledger.ledger import Ledger
@@ -14,7 +12,7 @@ from drawbridge.ledger.node_fit import ClusterNodes
 from drawbridge.ledger.placing import Placer, hold_claims
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod
-from drawbridge.ledger.still_fits import Schedulers
+from drawbridge.ledger.still_fits import Schedulers, freed
 from drawbridge.solver.deviations import Allocator
 
 
@@ -32,7 +30,7 @@ class ServingNodes:
     ) -> None:
         self._nodes = nodes
         self._schedulers = schedulers
-        self._claims = [_free(each) for each in claims]
+        self._claims = [freed(each) for each in claims]
         self._templates = tuple(templates)
         self._sharing = sharing
         self._alike: dict[object, list[list[Node]]] = {}
@@ -82,7 +80,3 @@ def _group(nodes: Sequence[Node], planner: Planner) -> list[list[Node]]:
         )
         groups.setdefault(tuple(devices), []).append(node)
     return [*groups.values()]
-
-
-def _free(claim: Claim) -> Claim:
-    return replace(claim, status=replace(claim.status, allocation=None, reserved_for=()))

@@ -129,6 +129,7 @@ class ClassClaimMapping(msgspec.Struct, frozen=True, rename="camel"):
 class ClassClaimStatus(msgspec.Struct, frozen=True, rename="camel"):
     """What the scheduler says of the claim that it created for extended resources of classes."""
 
+    resource_claim_name: str = ""
     request_mappings: tuple[ClassClaimMapping, ...] = ()
 
 

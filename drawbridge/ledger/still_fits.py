@@ -16,7 +16,7 @@ group of equal pods at most once. Packing finds a placement or not; if it does n
 could still find one.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple, Protocol
 
@@ -114,9 +114,10 @@ def still_fits(  # noqa: PLR0913  # the parts of a cluster
         groups,
     )
     names = {each.full_name for each in pods}
-    released = [_released(each, names) for each in claims]
+    kept = [*_without_class_claims(claims, pods)]
+    released = [_released(each, names) for each in kept]
     total = 2 * len(pods)
-    in_place = _Placement(cluster, claims, lambda done: progress(done, total))
+    in_place = _Placement(cluster, kept, lambda done: progress(done, total))
     anew = _Placement(cluster, released, lambda done: progress(len(pods) + done, total))
     return StillFits(in_place.in_place(), anew.anew())
 
@@ -248,6 +249,21 @@ def _released(claim: Claim, pods: Collection[str]) -> Claim:
         not each.is_pod or f"{namespace}/{each.name}" not in pods for each in users
     ):
         return claim
+    return freed(claim)
+
+
+def _without_class_claims(claims: Iterable[Claim], pods: Iterable[Pod]) -> Iterator[Claim]:
+    """Yield the claims, without the devices that classes gave these pods for extended resources.
+
+    A pod does not refer to this claim in its spec, so it is placed with a new one.
+    """
+    names = {f"{each.namespace}/{each.status.class_claim.resource_claim_name}" for each in pods}
+    for claim in claims:
+        yield freed(claim) if name_of(claim) in names else claim
+
+
+def freed(claim: Claim) -> Claim:
+    """Return a claim without devices and users."""
     return replace(claim, status=replace(claim.status, allocation=None, reserved_for=()))
 
 

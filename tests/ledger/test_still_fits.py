@@ -10,6 +10,7 @@ from drawbridge.dra.classes import DeviceClass, class_reader
 from drawbridge.dra.decode import Reader
 from drawbridge.dra.nodes import Node, node_reader
 from drawbridge.dra.slices import slice_reader
+from drawbridge.ledger.extended_resources import ServingClass
 from drawbridge.ledger.node_fit import ClusterNodes
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod, pod_reader
@@ -19,6 +20,7 @@ from tests.tables import YamlValue, every_row, load_cases
 
 CASES = load_cases(Path(__file__).parent / "cases" / "still_fits.yaml")
 PLUGIN = "nvidia.com/gpu"
+BY_CLASS = "example.com/gpu"
 
 
 def read(reader: Reader[YamlValue], value: YamlValue) -> YamlValue:
@@ -62,7 +64,11 @@ class Cluster:
         advertised = {
             each.name: frozenset({PLUGIN} & each.allocatable.keys()) for each in self.nodes_of_case
         }
-        nodes = ClusterNodes(nodes=tuple(self.nodes_of_case), advertised=advertised)
+        nodes = ClusterNodes(
+            nodes=tuple(self.nodes_of_case),
+            advertised=advertised,
+            classes={BY_CLASS: ServingClass("gpu")},
+        )
         fit = still_fits(self.pods, nodes, self, self.claims, templates_of(self.pods))
         return {"in_place": fit.in_place, "packed": fit.packed}
 
@@ -129,6 +135,8 @@ def pods_of(name: str, case: YamlValue) -> Iterator[Pod]:
     requests = {"cpu": case["cpu"]}
     if "plugin" in case:
         requests[PLUGIN] = case["plugin"]
+    if "by class" in case:
+        requests[BY_CLASS] = case["by class"]
     spec: YamlValue = {
         "nodeName": case["node"],
         "nodeSelector": case.get("selector", {}),
@@ -146,13 +154,18 @@ def pods_of(name: str, case: YamlValue) -> Iterator[Pod]:
         required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
         spec["affinity"] = {"nodeAffinity": required}
     static = {"kubernetes.io/config.mirror": "x"} if "static" in case else {}
-    statuses = [{"name": "gpu", "resourceClaimName": f"{name}-claim"}] if "holds" in case else []
+    status: YamlValue = {"phase": "Running"}
+    if "by class" in case:
+        status["extendedResourceClaimStatus"] = {"resourceClaimName": f"{name}-claim"}
+    elif "holds" in case:
+        of_claim = {"name": "gpu", "resourceClaimName": f"{name}-claim"}
+        status["resourceClaimStatuses"] = [of_claim]
     for number in range(case.get("of", 1)):
         full = f"{name}-{number}" if "of" in case else name
         value = {
             "metadata": {"name": full, "namespace": "default", "annotations": static},
             "spec": spec,
-            "status": {"phase": "Running", "resourceClaimStatuses": statuses},
+            "status": status,
         }
         yield read(pod_reader(), value)
 
