@@ -193,11 +193,12 @@ def _list_alike(
         words = read_name(name, configuration)
         if "profile" in words:
             parts[name] = number
-            yield words, number
+            yield words, _count_parts(node, name, number)
         else:
             whole.setdefault(tuple(words.items()), {})[name] = number
     if profile := single_profile(node):
-        yield {"profile": profile}, names.get("nvidia.com/gpu", 0)
+        # Then the labels of GPUs count partitions.
+        yield {"profile": profile}, _count(node, {n: names[n] for n in names if n not in parts})
         return
     for same_words, alike in whole.items() if whole or parts else [((), {})]:
         yield dict(same_words), _count(node, alike | parts)
@@ -236,14 +237,13 @@ def find_most(
 
 
 def _count(node: Node, names: Mapping[str, int]) -> int:
-    label = node.labels.get("nvidia.com/gpu.count", "")
+    number = _read_number(node, "nvidia.com/gpu.count")
     # Beside partitions, the units are those of GPUs that are not partitioned.
-    if _NUMBER.fullmatch(label) and not any(map(_PART.fullmatch, names)):
-        return min(int(label), _MOST)
+    if number is not None and not any(map(_PART.fullmatch, names)):
+        return min(number, _MOST)
     if "aliyun.com/gpu-count" in names:
         return min(names["aliyun.com/gpu-count"], _MOST)
-    replicas = node.labels.get("nvidia.com/gpu.replicas", "")
-    shared = int(replicas) if _NUMBER.fullmatch(replicas) and int(replicas) else 1
+    shared = _read_number(node, "nvidia.com/gpu.replicas") or 1
     whole = [
         count // _UNITS.get(name, shared)
         for name, count in names.items()
@@ -252,14 +252,31 @@ def _count(node: Node, names: Mapping[str, int]) -> int:
     return min(max(whole, default=0), _MOST)
 
 
+def _count_parts(node: Node, name: str, units: int) -> int:
+    """Return the number of partitions behind the units of a name, which a plugin may share.
+
+    The labels have the name of the partitions, also where the plugin renames what it shares.
+    """
+    label = name.removesuffix(".shared")
+    number = _read_number(node, f"{label}.count")
+    return units // (_read_number(node, f"{label}.replicas") or 1) if number is None else number
+
+
+def _read_number(node: Node, label: str) -> int | None:
+    text = node.labels.get(label, "")
+    return int(text) if _NUMBER.fullmatch(text) else None
+
+
 def single_profile(node: Node) -> str:
     """Return the profile of the partitions that `nvidia.com/gpu` counts on a node; empty if none.
 
-    With MIG strategy `single`, feature discovery writes it into the product.
+    With MIG strategy `single`, feature discovery writes it into the product, and behind it whether
+    they are shared.
     """
     if node.labels.get("nvidia.com/mig.strategy") != "single":
         return ""
-    profile = node.labels.get("nvidia.com/gpu.product", "").rpartition("-MIG-")[2]
+    product = node.labels.get("nvidia.com/gpu.product", "").removesuffix("-SHARED")
+    profile = product.rpartition("-MIG-")[2]
     return profile if _PROFILE.fullmatch(profile) else ""
 
 
