@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from drawbridge.agreement.scope import Mode
 from drawbridge.audit.afterwards import find_capacities_after
+from drawbridge.audit.allocated import AllocatedClaims
 from drawbridge.audit.demand import find_sizes, times
 from drawbridge.audit.fit import FindDevices, RunningPods, summarize_fit, translate_running
 from drawbridge.audit.migration import Rehearsed, make_plan
@@ -18,7 +19,6 @@ from drawbridge.audit.model import (
     NamespaceAudit,
     NodeGroup,
     NodeState,
-    PodDemand,
     Summary,
     WorkloadAudit,
 )
@@ -29,7 +29,6 @@ from drawbridge.audit.outlived import note_outlived
 from drawbridge.audit.predicted import Prediction, count_gpus, find_most, predict, single_profile
 from drawbridge.audit.servers import find_plugins
 from drawbridge.audit.templates import Templates
-from drawbridge.audit.unowned import count_unowned_by_group
 from drawbridge.audit.unread import note_unread
 from drawbridge.audit.workloads import (
     CLAIMS,
@@ -140,14 +139,16 @@ def compose_audit(  # noqa: PLR0913  # what decides, and what was read
         return part
     by_name = {each.name: each for each in objects.namespaces}
     running = translate_running(objects.pods, by_name, decider)
-    unowned = count_unowned_by_group(objects, of_nodes, sizes)
+    held = AllocatedClaims(objects, sizes).count_by_group(
+        of_nodes, lambda pod: decider.find_claimed(pod, by_name)
+    )
     plan = make_plan(
         objects, namespaces, groups, decider, ask_fit.find_devices, rehearsing=ask_fit.rehearsing
     )
     return replace(
         part,
         node_groups=tuple(
-            _describe(each, every, objects, unowned.get(each.name, {}), plan) for each in groups
+            _describe(each, every, objects, held.get(each.name, {}), plan) for each in groups
         ),
         steps=plan.steps,
         notes=(
@@ -281,20 +282,20 @@ def _describe(
     group: Group,
     entries: Iterable[WorkloadAudit],
     objects: AuditedObjects,
-    unowned: Mapping[str, float],
+    held: Mapping[str, float],
     plan: Rehearsed,
 ) -> NodeGroup:
     here = [(each, each.nodes[group.name]) for each in entries if group.name in each.nodes]
     number = len(group.nodes)
-    now_units = _sum((e.demand, n) for e, n in here if not has_claims(e)).units
-    now_devices = dict(_sum((e.demand, n) for e, n in here if has_claims(e)).devices)
-    for name, devices in unowned.items():
-        now_devices[name] = now_devices.get(name, 0) + devices
+    now_units = Counter[str]()
+    for entry, running in here:
+        if not has_claims(entry):
+            now_units.update(times(entry.demand, running).units)
     before = [
         GroupCapacity(name, count * number, now_units.get(name, 0))
         for name, count in group.units.items()
     ]
-    before += _capacities(group.now.classes, now_devices, number)
+    before += _capacities(group.now.classes, held, number)
     after = find_capacities_after(group, plan.start, plan.kept) if group.driver else before
     return NodeGroup(
         group.name,
@@ -309,16 +310,6 @@ def _describe(
         sum(not each.ready for each in group.nodes),
         tuple(_note_group(group, after, objects)),
     )
-
-
-def _sum(demands: Iterable[tuple[PodDemand, int]]) -> PodDemand:
-    units, devices = Counter[str](), dict[str, float]()
-    for demand, number in demands:
-        added = times(demand, number)
-        units.update(added.units)
-        for name, share in added.devices.items():
-            devices[name] = devices.get(name, 0) + share
-    return PodDemand(units, devices)
 
 
 def _capacities(

@@ -39,22 +39,25 @@ def count_devices(specs: Iterable[Value], sizes: Sizes) -> dict[str, float]:
                 continue
             name, count = f"{option.get('deviceClassName', '')}", option.get("count")
             number = count if isinstance(count, int) else 1
-            share = _share(option, sizes.get(name, {}))
+            share = find_share(_read_amounts(option), sizes.get(name, {}))
             devices[name] = devices.get(name, 0) + min(number, MOST_UNITS) * share
     return devices
 
 
-def _share(option: Mapping[str, Value], sizes: Mapping[str, int]) -> float:
-    asked = as_mapping(get_value(option.get("capacity"), ("requests",)))
-    shares = []
-    for name, amount in asked.items():
+def find_share(amounts: Mapping[str, int], sizes: Mapping[str, int]) -> float:
+    """Return the largest fraction that amounts are of a device; a whole one without amounts."""
+    shares = [min(1.0, n / sizes[name]) for name, n in amounts.items() if sizes.get(name)]
+    return max(shares, default=1.0)
+
+
+def _read_amounts(option: Mapping[str, Value]) -> dict[str, int]:
+    amounts: dict[str, int] = {}
+    for name, amount in as_mapping(get_value(option.get("capacity"), ("requests",))).items():
         try:
-            units = from_json(amount).value()
+            amounts[name] = from_json(amount).value()
         except QuantityError:
             continue
-        if sizes.get(name):
-            shares.append(min(1.0, units / sizes[name]))
-    return max(shares, default=1.0)
+    return amounts
 
 
 def times(demand: PodDemand, number: int) -> PodDemand:

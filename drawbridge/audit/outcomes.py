@@ -27,7 +27,7 @@ from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding, Severity, Trait, find_names
-from drawbridge.report.plugin_units import count_units
+from drawbridge.report.plugin_units import count_units, served_by_class
 from drawbridge.report.pod_requests import describe_requests
 from drawbridge.translate.changes.queues import Mappings
 from drawbridge.translate.codes import POD_TOO_COMPLEX
@@ -95,6 +95,17 @@ class Decider:
         if key not in self.decided:
             self.decided[key] = self._decide_briefly(pod, namespace)
         return self.decided[key]
+
+    def find_claimed(
+        self, pod: Value, namespaces: Mapping[str, AuditedNamespace]
+    ) -> Mapping[str, float]:
+        """Return the devices by class that the claims of a running pod ask for."""
+        name = namespace_of(pod)
+        outcome = self.decide(pod, namespaces.get(name, AuditedNamespace(name)))
+        if outcome is None:
+            return {}
+        own = outcome.fate in (Fate.TRANSLATED, Fate.OWN_CLAIMS) or not outcome.is_read
+        return outcome.demand.devices if own or served_by_class(pod) else {}
 
     def _decide_briefly(self, pod: Value, namespace: AuditedNamespace) -> PodOutcome | None:
         """Return what becomes of a pod; a pod for which that takes too long is refused."""

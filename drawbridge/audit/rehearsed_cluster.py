@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from drawbridge.agreement.gpu_operator import find_rivals, set_operands
 from drawbridge.agreement.scope import Mode, find_root_owner
+from drawbridge.audit.allocated import AllocatedClaims
 from drawbridge.audit.allowed_nodes import AllowedNodes
 from drawbridge.audit.fit import FindDevices, read_template
 from drawbridge.audit.interrupted import find_interrupted
@@ -18,7 +19,6 @@ from drawbridge.audit.node_groups import Group
 from drawbridge.audit.objects import AuditedNamespace, AuditedObjects, namespace_of, text_at
 from drawbridge.audit.outcomes import Decider, PodOutcome, read_metadata
 from drawbridge.audit.templates import Templates, make_pod, name_workload
-from drawbridge.audit.unowned import count_unowned
 from drawbridge.documents.patch import apply_edits
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
@@ -33,6 +33,7 @@ from drawbridge.models.quotas import read_quota
 from drawbridge.models.spreading import read_rules
 from drawbridge.names import DEVICES_LABEL, DUAL_LABEL
 
+_WITH_CLAIMS: Final = (Fate.TRANSLATED, Fate.OWN_CLAIMS)
 _MIRROR: Final = "kubernetes.io/config.mirror"
 # What feature discovery says of how a plugin shares devices goes with the plugin.
 _OF_SHARING: Final = ("nvidia.com/gpu.replicas", "nvidia.com/gpu.sharing-strategy")
@@ -86,6 +87,7 @@ class _Reader:
     nodes: Nodes
     templates: Templates
     offered: frozenset[str]  # the resource names that any node offers
+    allocated: AllocatedClaims
     find_devices: FindDevices
     kinds: list[PodKind] = field(default_factory=list)
     numbers: dict[object, int] = field(default_factory=dict)
@@ -96,11 +98,11 @@ class _Reader:
         """Return a pod, and remember its kind."""
         outcome = self.decider.decide(pod, namespace)
         owner = self._find_owner(pod, namespace.name)
-        own = outcome is not None and outcome.fate in (Fate.TRANSLATED, Fate.OWN_CLAIMS)
-        asked = self._find_asked(pod, outcome, is_own=own)
+        own = outcome is not None and outcome.fate in _WITH_CLAIMS
+        asked = self._find_asked(pod, self._find_held(pod, outcome))
         translated = None
         if outcome is not None and outcome.fate is Fate.TO_TRANSLATE:
-            translated = self._find_asked(apply_edits(pod, outcome.edits), outcome, is_own=True)
+            translated = self._find_asked(apply_edits(pod, outcome.edits), outcome.demand.devices)
             has = self._with_devices(pod, outcome, namespace.name)
             translated = translated._replace(
                 nodes=(translated.nodes & has) - self.nodes.dual,
@@ -186,9 +188,14 @@ class _Reader:
             return f"Pod/{text_at(pod, 'metadata', 'name')}"
         return find_root_owner(namespace, read_metadata(pod)).partition("/")[2]
 
-    def _find_asked(self, pod: Value, outcome: PodOutcome | None, *, is_own: bool) -> AskedOfNode:
-        by_class = outcome is not None and outcome.fate is Fate.BY_CLASS
-        devices = outcome.demand.devices if outcome is not None and (is_own or by_class) else {}
+    def _find_held(self, pod: Value, outcome: PodOutcome | None) -> Mapping[str, float]:
+        """Return the devices that a pod has or asks for in the form in which it was created."""
+        if outcome is None or outcome.fate not in (*_WITH_CLAIMS, Fate.BY_CLASS):
+            return {}
+        held = self.allocated.held_by(pod)
+        return outcome.demand.devices if held is None else held
+
+    def _find_asked(self, pod: Value, devices: Mapping[str, float]) -> AskedOfNode:
         unbound = _unbind(pod)
         return AskedOfNode(
             self._amounts(unbound, is_running=bool(text_at(pod, "spec", "nodeName"))),
@@ -230,7 +237,15 @@ def read_cluster(
     """Return the cluster as it is, for the models."""
     nodes = [_read_node(node, group) for group in groups for node in group.nodes]
     offered = frozenset(name for each in nodes for name in each.free)
-    reader = _Reader(decider, read_nodes(objects, groups), decider.templates, offered, find_devices)
+    allocated = AllocatedClaims(objects, decider.sizes)
+    reader = _Reader(
+        decider,
+        read_nodes(objects, groups),
+        decider.templates,
+        offered,
+        allocated,
+        find_devices,
+    )
     by_name = {each.name: each for each in objects.namespaces}
     pods, users = [], set[tuple[str, str]]()
     for pod in objects.pods:
@@ -238,9 +253,10 @@ def read_cluster(
             continue
         name = namespace_of(pod)
         pods.append(read := reader.read(pod, by_name.get(name, AuditedNamespace(name))))
-        if read.served is Served.DRIVER or not read.node:
+        counted = read.served is Served.DRIVER and reader.kinds[read.kind].asked.devices
+        if counted or not read.node:
             users.add((name, text_at(pod, "metadata", "name")))
-    _hold_unowned(nodes, count_unowned(objects, users, decider.sizes))
+    _hold_for_others(nodes, allocated.count_without(users))
     suspended = Counter[int]()
     for pod, number in _read_suspended(objects):
         name = namespace_of(pod)
@@ -253,10 +269,10 @@ def read_cluster(
     )
 
 
-def _hold_unowned(nodes: Iterable[ModelNode], unowned: Mapping[str, Mapping[str, float]]) -> None:
-    """Take from nodes what claims hold that no pod of the models uses: nobody gets it."""
+def _hold_for_others(nodes: Iterable[ModelNode], others: Mapping[str, Mapping[str, float]]) -> None:
+    """Take from nodes what claims hold for others than the pods of the models: nobody gets it."""
     for node in nodes:
-        for name, number in unowned.get(node.name, {}).items():
+        for name, number in others.get(node.name, {}).items():
             if name in node.devices:
                 node.devices[name] -= number
 
