@@ -120,13 +120,13 @@ def _name(pod: Value) -> Name:
 
 def _claims_of(pod: Value) -> Iterator[Name]:
     """Yield the claims that a pod names, those that were generated for it, and that of a class."""
-    lists: Iterable[Value] = (
+    references: Iterable[Value] = (
         *as_list(get_value(pod, ("spec", "resourceClaims"))),
         *as_list(get_value(pod, ("status", "resourceClaimStatuses"))),
         get_value(pod, _OF_CLASS),
     )
-    for each in lists:
-        if name := text_at(each, "resourceClaimName"):
+    for reference in references:
+        if name := text_at(reference, "resourceClaimName"):
             yield namespace_of(pod), name
 
 
