@@ -25,6 +25,7 @@ from drawbridge.config.model import Configuration
 from drawbridge.documents.patch import Edit
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
+from drawbridge.dra.classes import IMPLICIT_PREFIX, is_implicit_name
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding, Severity, Trait, find_names
 from drawbridge.report.plugin_units import count_units, served_by_class
@@ -124,11 +125,9 @@ class Decider:
         requests = read_pod(asked, self.configuration)
         asks = _describe(requests, after)
         own = tuple(self._own_specs(pod))
-        if not asks and not own:
-            return None
         held = PodDemand(devices=count_devices(own, self.sizes))
         if not asks:
-            return PodOutcome(("claims of its own",), Fate.OWN_CLAIMS, demand=held)
+            return self._outcome_without_legacy(asked, held, has_own=bool(own))
         fate, findings = self._choose(asked, namespace, after)
         reasons = _cut(f"{each.code}: {each.message}" for each in findings)
         if original is not None:
@@ -144,6 +143,27 @@ class Decider:
         if requests.asks or outcome.demand.units or not after.is_denied:
             return outcome
         return msgspec.structs.replace(outcome, is_read=False, demand=held)
+
+    def _outcome_without_legacy(
+        self, asked: Value, held: PodDemand, *, has_own: bool
+    ) -> PodOutcome | None:
+        """Return what becomes of a pod with claims of its own, or with implicit names of classes.
+
+        Admission does not see implicit names: only the scheduler reads them.
+        """
+        implied = self._count_implied(asked)
+        if not has_own and not implied:
+            return None
+        listed = (*(("claims of its own",) if has_own else ()), *_list_amounts(implied))
+        fate = Fate.OWN_CLAIMS if has_own else Fate.BY_CLASS
+        becomes = _cut(_describe_served(name, _class_of(name)) for name in implied)
+        devices = _add_implied(held.devices, implied)
+        return PodOutcome(_cut(listed), fate, becomes, demand=PodDemand(devices=devices))
+
+    def _count_implied(self, asked: Value) -> dict[str, int]:
+        """Return the units by implicit name, of classes that exist."""
+        units = count_units(asked, is_implicit_name)
+        return {name: n for name, n in units.items() if self.facts.find_resource(name).classes}
 
     def _names_node(self, pod: Value, namespace: str) -> bool:
         """Whether the template of a pod names its node, so that no scheduler allocates for it."""
@@ -196,11 +216,13 @@ class Decider:
         elif fate is Fate.BY_CLASS:
             by_class = {name: self.facts.find_resource(name).classes[:1] for name in units}
             becomes = tuple(
-                f"{name} of DeviceClass {found[0]}" for name, found in by_class.items() if found
+                _describe_served(name, found[0]) for name, found in by_class.items() if found
             )
             for name, requests in by_class.items():
                 for each in requests:
                     devices[each] = devices.get(each, 0) + units[name]
+        if devices:
+            devices = _add_implied(devices, self._count_implied(asked))
         return PodOutcome(
             asks,
             fate,
@@ -228,6 +250,26 @@ def read_metadata(pod: Value) -> PodMetadata:
         return msgspec.convert(get_value(pod, ("metadata",)), PodMetadata)
     except msgspec.ValidationError:
         return PodMetadata()
+
+
+def _class_of(implicit_name: str) -> str:
+    return implicit_name.removeprefix(IMPLICIT_PREFIX)
+
+
+def _describe_served(name: str, class_name: str) -> str:
+    return f"{name} of DeviceClass {class_name}"
+
+
+def _list_amounts(units: Mapping[str, int]) -> Iterator[str]:
+    return (f"{name} {number}" for name, number in units.items())
+
+
+def _add_implied(devices: Mapping[str, float], implied: Mapping[str, int]) -> dict[str, float]:
+    """Return devices by class with those of implicit names."""
+    added = dict(devices)
+    for name, number in implied.items():
+        added[_class_of(name)] = added.get(_class_of(name), 0) + number
+    return added
 
 
 def _is_kept(pod: Value, namespace: AuditedNamespace, configuration: Configuration) -> bool:

@@ -22,6 +22,7 @@ from drawbridge.audit.templates import Templates, make_pod, name_workload
 from drawbridge.documents.patch import apply_edits
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
+from drawbridge.dra.classes import is_implicit_name
 from drawbridge.dra.nodes import Node
 from drawbridge.ledger.node_resources import allocatable_amounts, requested_amounts
 from drawbridge.ledger.pods import FINISHED, Pod, pod_reader
@@ -207,7 +208,7 @@ class _Reader:
     def _amounts(self, pod: Value, *, is_running: bool) -> dict[str, int]:
         """Return what a pod asks of its node; of one that runs, without names that no node offers.
 
-        A pod that runs can have them of a plugin that is gone since.
+        A pod that runs can have them of a plugin that is gone since. No node offers implicit names.
         """
         spec = as_mapping(get_value(pod, ("spec",)))
         parts = [
@@ -223,7 +224,9 @@ class _Reader:
             self.requests[key] = {
                 name: n
                 for name, n in amounts.items()
-                if "/" not in name or name in self.offered or not is_running
+                if "/" not in name
+                or name in self.offered
+                or not (is_running or is_implicit_name(name))
             }
         return self.requests[key]
 

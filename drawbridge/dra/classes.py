@@ -16,6 +16,11 @@ IMPLICIT_PREFIX = "deviceclass.resource.kubernetes.io/"
 MAX_IMPLICIT_LENGTH = 63
 
 
+def is_implicit_name(name: str) -> bool:
+    """Whether a resource has the implicit name of a class, which only the scheduler reads."""
+    return name.startswith(IMPLICIT_PREFIX)
+
+
 class ClassConfig(msgspec.Struct, frozen=True):
     """Configuration for every device of the class."""
 

@@ -9,7 +9,12 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from drawbridge.dra.claim import CapacityRequests, ExactRequest, Request
-from drawbridge.dra.classes import IMPLICIT_PREFIX, MAX_IMPLICIT_LENGTH, DeviceClass
+from drawbridge.dra.classes import (
+    IMPLICIT_PREFIX,
+    MAX_IMPLICIT_LENGTH,
+    DeviceClass,
+    is_implicit_name,
+)
 from drawbridge.ledger.pods import SIDECAR, Pod
 
 
@@ -25,7 +30,7 @@ class ServingClass(NamedTuple):
 
 def is_extended(name: str) -> bool:
     """Return whether a resource name is an extended resource."""
-    if name.startswith(IMPLICIT_PREFIX):
+    if is_implicit_name(name):
         return True
     return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
 

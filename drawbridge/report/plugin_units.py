@@ -12,8 +12,13 @@ from drawbridge.translate.legacy.pod_view import is_device_resource
 MOST_UNITS = 100_000
 
 
-def count_units(pod: Value) -> dict[str, int]:
-    """Return the units of legacy names that containers use at the same time."""
+def count_units(
+    pod: Value, is_counted: Callable[[str], bool] = is_device_resource
+) -> dict[str, int]:
+    """Return the units of legacy names that containers use at the same time.
+
+    `is_counted` selects other names.
+    """
     containers = (
         (
             part == "initContainers" and as_mapping(each).get("restartPolicy") != "Always",
@@ -22,7 +27,7 @@ def count_units(pod: Value) -> dict[str, int]:
         for part in ("initContainers", "containers")
         for each in as_list(get_value(pod, ("spec", part)))
     )
-    return sum_units(containers, is_device_resource)
+    return sum_units(containers, is_counted)
 
 
 def count_plugin_units(pod: Value) -> dict[str, int]:

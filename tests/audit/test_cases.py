@@ -133,7 +133,8 @@ def pod_object(pod: dict[str, Any]) -> dict[str, Any]:
         spec["containers"][0]["resources"]["claims"] = [{"name": "gpu"}]
     status: dict[str, Any] = {"phase": pod.get("phase", "Running")}
     if pod.get("by class"):
-        mapping = {"containerName": "main", "resourceName": "nvidia.com/gpu", "requestName": "x"}
+        name = next(iter(pod["limits"]))
+        mapping = {"containerName": "main", "resourceName": name, "requestName": "x"}
         status["extendedResourceClaimStatus"] = {
             "resourceClaimName": "generated",
             "requestMappings": [mapping],

@@ -28,6 +28,7 @@ from drawbridge.report.page.model import (
     Watched,
 )
 from drawbridge.report.page.stuck import MAX_STUCK
+from drawbridge.report.page.waiting import asks_for_devices
 from drawbridge.report.page.written import WrittenPage, describe_problems, write_page
 from drawbridge.report.stuck.found import Stuck
 from tests.tables import YamlValue, every_row, load_cases
@@ -295,3 +296,17 @@ def test_what_is_stuck_has_a_row_with_its_holder() -> None:
     assert "pod p is gone; held by a controller" in html
     assert "1 more object not shown." in html
     assert "Nothing is stuck." in write_page(ClusterOnPage(), STATE).write()
+
+
+@every_row(
+    "name, asks",
+    [
+        ("nvidia.com/gpu", True),
+        ("deviceclass.resource.kubernetes.io/gpu.nvidia.com", True),
+        ("cpu", False),
+        ("kubernetes.io/batch-cpu", False),
+    ],
+)
+def test_a_pod_asks_for_devices_of_a_plugin_or_of_a_class(name: str, *, asks: bool) -> None:
+    container: YamlValue = {"resources": {"limits": {name: "1"}}}
+    assert asks_for_devices({"spec": {"containers": [container]}}) is asks

@@ -7,6 +7,7 @@ from typing import Final
 
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
+from drawbridge.dra.classes import is_implicit_name
 from drawbridge.names import TRANSLATE_LABEL
 from drawbridge.report import codes
 from drawbridge.report.explain import PodObjects, explain
@@ -31,7 +32,7 @@ def asks_for_devices(pod: Value) -> bool:
     for part in _CONTAINERS:
         for container in as_list(get_value(pod, ("spec", part))):
             limits = as_mapping(get_value(container, ("resources", "limits")))
-            if any(map(is_device_resource, limits)):
+            if any(is_device_resource(name) or is_implicit_name(name) for name in limits):
                 return True
     return False
 

@@ -7,6 +7,7 @@ import msgspec
 
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
+from drawbridge.dra.classes import is_implicit_name
 from drawbridge.report.events import describe_events, is_about
 from drawbridge.report.stuck import codes
 from drawbridge.report.stuck.context import StuckSearch
@@ -80,7 +81,7 @@ def asks_plugin(pod: HangingPod) -> bool:
 
 def is_asked(name: str, amount: object) -> bool:
     """Whether a limit of a container asks for a device that a plugin or a class serves."""
-    return is_device_resource(name) and f"{amount}" != "0"
+    return (is_device_resource(name) or is_implicit_name(name)) and f"{amount}" != "0"
 
 
 def _plugin_names(pod: HangingPod) -> Iterator[str]:
