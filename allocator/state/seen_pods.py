@@ -83,6 +83,13 @@ UNSEEN: Final = SeenPod()
 UNSEEN_SECONDS: Final = 600.0
 
 
+class _Users(NamedTuple):
+    """How many users of a claim stay, and how many are not seen; of one pod, 0 or 1."""
+
+    staying: int = 0
+    unseen: int = 0
+
+
 class SeenPods:
     """Pods by UID, and which of the `claims`, as they are now, are reserved for them."""
 
@@ -97,6 +104,7 @@ class SeenPods:
         self._unused: dict[str, str] = {}
         self._users: Index[str, str] = Index()  # the pods that name a claim
         self._claims_of: Index[str, str] = Index()
+        self._counts: dict[str, _Users] = {}  # of the claims with consumers
         self._on_node: Index[str, str] = Index()
         # The claims of which a user is not seen, by the pools of their devices.
         self._with_unseen: Index[PoolID, str] = Index()
@@ -119,8 +127,9 @@ class SeenPods:
             uid = after.metadata.uid
             seen = self._follow_termination(uid, self.get(uid), _read_pod(after))
             if self._pods.get(uid) != seen:
+                counted = self._count(uid)
                 self._put(uid, seen)
-                self._update_claims_of(uid)
+                self._count_again(uid, counted)
                 if seen.node or seen.ended:
                     self._settled.append(uid)
 
@@ -138,7 +147,8 @@ class SeenPods:
         before = self.get(uid)
         gangs = ([each.gang] if each.gang else () for each in (before, after))
         self._bound_members.move(uid, *gangs)
-        self._users.move(uid, before.claim_names, after.claim_names)
+        if before.claim_names != after.claim_names:
+            self._users.move(uid, before.claim_names, after.claim_names)
         nodes = ([each.node] if each.node else () for each in (before, after))
         self._on_node.move(uid, *nodes)
         if after is UNSEEN:
@@ -147,12 +157,12 @@ class SeenPods:
             self._pods[uid] = after
 
     def _remove(self, uid: str) -> None:
-        unconfirmed = self._find_unconfirmed(uid, is_current=True)
+        unconfirmed, counted = self._find_unconfirmed(uid, is_current=True), self._count(uid)
         self._put(uid, UNSEEN)
         self._gone.put(uid, unconfirmed)
         self._bound.pop(uid)
         self._settled.append(uid)
-        self._update_claims_of(uid)
+        self._count_again(uid, counted)
 
     def take_over(self, earlier: "SeenPods") -> None:
         """Keep which pods have gone, were bound or linger: no list tells that again."""
@@ -161,12 +171,12 @@ class SeenPods:
             self.note_bound(uid)
         for uid, unconfirmed in earlier._gone.items():  # noqa: SLF001  # of this class
             if uid not in self._pods:
+                counted = self._count(uid)
                 self._gone.put(uid, unconfirmed)
-                self._update_claims_of(uid)
-        for uid, seen in tuple(self._pods.items()):
+                self._count_again(uid, counted)
+        for uid, seen in self._pods.items():
             if seen.terminating and earlier.get(uid).lingers:
-                self._pods[uid] = seen._replace(lingers=True)
-                self._update_claims_of(uid)
+                self._let_linger(uid, seen)
 
     def note_bound(self, uid: str) -> None:
         """Remember that a pod may have a node: it can vanish before a watch or a list shows it."""
@@ -184,37 +194,60 @@ class SeenPods:
     def follow_claim(self, uid: str, before: Claim | None) -> None:
         """Follow the consumers of a claim that has changed or was deleted."""
         self.version += 1
-        self._claims_of.move(uid, _read_consumers(before), ())
-        self._claims_of.move(uid, (), self.consumers(uid))
-        self._update_claim(uid)
+        consumers = tuple(dict.fromkeys(self.consumers(uid)))
+        self._claims_of.move(uid, _read_consumers(before), consumers)
+        self._counts.pop(uid, None)
+        if consumers:
+            self._counts[uid] = _Users(*map(sum, zip(*map(self._count, consumers), strict=True)))
+        self._update_releasing(uid)
+        self._update_unseen(uid)
 
-    def _update_claims_of(self, pod_uid: str) -> None:
-        for uid in tuple(self._claims_of.get(pod_uid)):
-            self._update_claim(uid)
+    def _let_linger(self, uid: str, seen: SeenPod) -> None:
+        counted = self._count(uid)
+        self._pods[uid] = seen._replace(lingers=True)
+        self._count_again(uid, counted)
 
-    def _update_claim(self, uid: str) -> None:
+    def _count(self, uid: str) -> _Users:
+        """Return what a consumer counts; another one than a pod, "", stays."""
+        return _Users(not self.is_leaving(uid), bool(uid) and uid not in self._pods)
+
+    def _count_again(self, uid: str, counted: _Users) -> None:
+        """Count a pod in its claims, where it counted that before.
+
+        Most changes of a pod change nothing there. Its other users are not looked at: a pod may
+        have thousands of claims, and each of them 256 users.
+        """
+        counts = self._count(uid)
+        if counts == counted:
+            return
+        staying, unseen = counts.staying - counted.staying, counts.unseen - counted.unseen
+        for claim in self._claims_of.get(uid):
+            before = self._counts[claim]
+            self._counts[claim] = _Users(before.staying + staying, before.unseen + unseen)
+            self._update_releasing(claim)
+            if (claim in self._pools_of) != bool(self._counts[claim].unseen):
+                self._update_unseen(claim)
+
+    def _update_releasing(self, uid: str) -> None:
         claim = self._claims.get(uid)
-        consumers = _read_consumers(claim)
         # Nobody releases what another client has allocated for no pod, until it is deleted.
         is_deleted = claim is not None and claim.metadata.deletion_timestamp is not None
         is_allocated = claim is not None and claim.status.allocation is not None
-        if is_allocated and (consumers or is_deleted) and all(map(self.is_leaving, consumers)):
+        counts = self._counts.get(uid)
+        if is_allocated and (counts or is_deleted) and not (counts and counts.staying):
             self.releasing.add(uid)
         else:
             self.releasing.discard(uid)
-        before, after = self._pools_of.pop(uid, ()), self._pools_with_unseen(claim)
-        self._with_unseen.move(uid, before, after)
-        if after:
-            self._pools_of[uid] = after
 
-    def _pools_with_unseen(self, claim: Claim | None) -> Collection[PoolID]:
-        """Return the pools of the devices of a claim if one of its users is not seen."""
-        if claim is None or claim.status.allocation is None:
-            return ()
-        if all(not uid or uid in self._pods for uid in _read_consumers(claim)):
-            return ()
-        results = claim.status.allocation.devices.results
-        return {PoolID(each.driver, each.pool) for each in results}
+    def _update_unseen(self, uid: str) -> None:
+        """Find a claim by the pools of its devices if one of its users is not seen."""
+        claim, counts, pools = self._claims.get(uid), self._counts.get(uid), frozenset[PoolID]()
+        if claim is not None and claim.status.allocation is not None and counts and counts.unseen:
+            results = claim.status.allocation.devices.results
+            pools = frozenset(PoolID(each.driver, each.pool) for each in results)
+        self._with_unseen.move(uid, self._pools_of.pop(uid, ()), pools)
+        if pools:
+            self._pools_of[uid] = pools
 
     def take_settled(self) -> Collection[str]:
         """Return the pods that were bound, ended or deleted since the last call."""
@@ -231,8 +264,7 @@ class SeenPods:
         for uid in self._times.take("end", now):
             seen = self.get(uid)
             if seen.terminating and not seen.ended:
-                self._pods[uid] = seen._replace(lingers=True)
-                self._update_claims_of(uid)
+                self._let_linger(uid, seen)
                 kept.update(self._claims_of.get(uid))
         return frozenset(kept)
 
