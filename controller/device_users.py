@@ -4,7 +4,7 @@ A pod without devices is kept as one value that all such pods share. Of others, 
 their owners may write without end, but the devices that they ask for, and the users of these.
 """
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Final, TypeVar
 
 import msgspec
@@ -25,6 +25,7 @@ from drawbridge.report.stuck.objects import (
 from drawbridge.report.stuck.pods import POD_CONDITIONS, has_devices, is_asked
 from drawbridge.usage.claims import ClaimHolding, ClaimOwner, HeldPart, read_time
 
+K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 NO_DEVICES: Final = HangingPod()
 # As long as names of Kubernetes are. The API server does not check those of owners.
@@ -139,26 +140,53 @@ def name_root_owner(pod: PodMetadata) -> str:
     return f"{kind[:_MAX_NAME]}/{name[:_MAX_NAME]}"
 
 
-def find_users(pod: HangingPod, claim: str, request: str) -> tuple[str, ...]:
-    """Return the containers that use a request of a claim; init containers if no others do."""
-    extended = pod.status.extended_resource_claim_status
-    if extended is not None and extended.resource_claim_name == claim:
-        mappings = extended.request_mappings or ()
-        return tuple(e.container_name for e in mappings if e.request_name == request)
-    entries = (*(pod.spec.resource_claims or ()), *(pod.status.resource_claim_statuses or ()))
-    names = {each.name for each in entries if each.resource_claim_name == claim}
-    for containers in (pod.spec.containers, pod.spec.init_containers):
-        users = tuple(
-            each.name
-            for each in containers or ()
-            if any(
-                use.name in names and use.request in {None, "", request}
-                for use in each.resources.claims or ()
+class DeviceUsers:
+    """The containers of a pod, by the requests of claims that they use.
+
+    It is made once for all devices of a pod, which can have thousands of uses.
+    """
+
+    def __init__(self, pod: HangingPod) -> None:
+        claims: dict[str, set[str]] = {}
+        for entry in (
+            *(pod.spec.resource_claims or ()),
+            *(pod.status.resource_claim_statuses or ()),
+        ):
+            if entry.resource_claim_name:
+                claims.setdefault(entry.name, set()).add(entry.resource_claim_name)
+        self._users = tuple(
+            _select_users(
+                ((claim, use.request or ""), container.name)
+                for container in containers or ()
+                for use in container.resources.claims or ()
+                for claim in claims.get(use.name, ())
             )
+            for containers in (pod.spec.containers, pod.spec.init_containers)
         )
-        if users:
-            return users
-    return ()
+        extended = pod.status.extended_resource_claim_status
+        mappings = extended.request_mappings or () if extended is not None else ()
+        self._extended = extended.resource_claim_name if extended is not None else None
+        self._mapped = _select_users((each.request_name, each.container_name) for each in mappings)
+
+    def find(self, claim: str, request: str) -> str:
+        """Return the container that uses a request; empty if several can, or if it is unknown.
+
+        Init containers count if no others use the request.
+        """
+        if claim == self._extended:
+            return self._mapped.get(request, "")
+        for users in self._users:
+            if using := {users[use] for use in ((claim, ""), (claim, request)) if use in users}:
+                return using.pop() if len(using) == 1 else ""
+        return ""
+
+
+def _select_users(uses: Iterable[tuple[K, str]]) -> Mapping[K, str]:
+    """Return the only container that uses each thing; empty if several do."""
+    users: dict[K, str] = {}
+    for used, container in uses:
+        users[used] = container if users.get(used, container) == container else ""
+    return users
 
 
 def read_device_pod(raw: bytes) -> HangingPod:

@@ -5,7 +5,7 @@ import heapq
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from controller.device_users import find_users
+from controller.device_users import NO_DEVICES, DeviceUsers
 from controller.protocols import ObjectCache
 from controller.usage_books import OTHERS, Group
 from controller.usage_observer import UsageObserver, name_owner
@@ -20,6 +20,7 @@ from drawbridge.usage.claims import ClaimHolding, HeldPart, measure_part
 MAX_ACCOUNTS: Final = 500
 _UUID: Final = "uuid"
 _CLAIMS_PER_STEP: Final = 200
+_NO_USERS: Final = DeviceUsers(NO_DEVICES)
 
 
 class UsageSeries:
@@ -72,34 +73,44 @@ class UsageSeries:
 
     async def _describe_devices(self) -> tuple[list[tuple[tuple[str, ...], float]], int]:
         """Return the first devices that claims hold, whole or in part, and how many others."""
-        described: list[tuple[tuple[str, ...], float]] = []
-        held = 0
+        shown: list[tuple[ClaimHolding, tuple[HeldPart, ...]]] = []
+        left, held = self._max_devices, 0
         for number, holding in enumerate(self._observer.holdings(), 1):
             held += len(holding.parts)
-            shown = holding.parts[: self._max_devices - len(described)]
-            described += [self._describe(holding, part) for part in shown]
+            if parts := holding.parts[:left]:
+                shown.append((holding, parts))
+                left -= len(parts)
             if number % _CLAIMS_PER_STEP == 0:
                 await asyncio.sleep(0)
+        # The users of one pod at a time are kept, because a tenant decides how many these are.
+        described: list[tuple[tuple[str, ...], float]] = []
+        shown.sort(key=lambda each: (each[0].namespace, each[0].pods))
+        of_pod, users = ("", ""), _NO_USERS
+        for holding, parts in shown:
+            pod = holding.namespace, holding.pods[0] if len(holding.pods) == 1 else ""
+            if pod != of_pod:
+                of_pod, users = pod, self._read_users(*pod)
+            described += [self._describe(holding, part, pod[1], users) for part in parts]
+            await asyncio.sleep(0)
         return described, held - len(described)
 
-    def _find_container(self, holding: ClaimHolding, part: HeldPart, name: str) -> str:
-        """Return the container that uses a device; empty if several can, or if it is unknown."""
-        pod = self._pods.get(name, holding.namespace) if name else None
-        users = find_users(pod.value, holding.name, part.request) if pod is not None else ()
-        return users[0] if len(users) == 1 else ""
+    def _read_users(self, namespace: str, name: str) -> DeviceUsers:
+        pod = self._pods.get(name, namespace) if name else None
+        return _NO_USERS if pod is None else DeviceUsers(pod.value)
 
-    def _describe(self, holding: ClaimHolding, part: HeldPart) -> tuple[tuple[str, ...], float]:
+    def _describe(
+        self, holding: ClaimHolding, part: HeldPart, pod: str, users: DeviceUsers
+    ) -> tuple[tuple[str, ...], float]:
         published = self._observer.find_device(part.driver, part.pool, part.device)
         node, uuid = "", ""
         if published is not None:
             node = published[1].node_name or published[0].node_name or ""
             uuid = _find_uuid(published[1].attributes)
         owner = self._observer.find_owner(holding)
-        pod = holding.pods[0] if len(holding.pods) == 1 else ""
         labels = (
             holding.namespace,
             pod,
-            self._find_container(holding, part, pod),
+            users.find(holding.name, part.request),
             holding.name,
             name_owner(owner, {}),
             part.class_name,

@@ -1,9 +1,13 @@
 """The series of usage: tenants choose their number of claims and namespaces, not that of labels."""
 
 import asyncio
+from itertools import pairwise
 from typing import Any
 
-from controller.device_users import find_users, read_device_pod
+import pytest
+
+from controller import usage_series
+from controller.device_users import DeviceUsers, read_device_pod
 from controller.usage_books import MAX_GROUPS, OTHERS
 from controller.usage_series import MAX_ACCOUNTS, UsageSeries
 from drawbridge.process.named_series import IDLE_SECONDS, OTHER
@@ -159,18 +163,21 @@ def device_pod(**containers: list[dict[str, str]]) -> dict[str, Any]:
 @every_row(
     ("containers", "expected"),
     [
-        ({"main": [{"name": "gpu"}], "side": []}, ("main",)),
-        ({"main": [{"name": "gpu", "request": "gpu"}]}, ("main",)),
-        ({"main": [{"name": "gpu", "request": "nic"}], "side": [{"name": "gpu"}]}, ("side",)),
-        ({"main": [{"name": "gpu"}], "side": [{"name": "gpu"}]}, ("main", "side")),
-        ({"main": [{"name": "other"}]}, ()),
+        ({"main": [{"name": "gpu"}], "side": []}, "main"),
+        ({"main": [{"name": "gpu", "request": "gpu"}]}, "main"),
+        ({"main": [{"name": "gpu", "request": "nic"}], "side": [{"name": "gpu"}]}, "side"),
+        ({"main": [{"name": "gpu"}], "side": [{"name": "gpu"}]}, ""),
+        ({"main": [{"name": "gpu", "request": "gpu"}], "side": [{"name": "gpu"}]}, ""),
+        ({"main": [{"name": "gpu", "request": "gpu"}, {"name": "gpu"}]}, "main"),
+        ({"main": [{"name": "other"}]}, ""),
     ],
 )
-def test_the_containers_that_use_a_request_are_found(
-    containers: dict[str, list[dict[str, str]]], expected: tuple[str, ...]
+def test_the_only_container_that_uses_a_request_is_found(
+    containers: dict[str, list[dict[str, str]]], expected: str
 ) -> None:
     pods = MemoryStore(HangingPod)
-    assert find_users(pods.put(device_pod(**containers)).value, "c", "gpu") == expected
+    users = DeviceUsers(pods.put(device_pod(**containers)).value)
+    assert users.find("c", "gpu") == expected
 
 
 def test_containers_of_extended_resources_are_those_of_the_mapping() -> None:
@@ -179,8 +186,8 @@ def test_containers_of_extended_resources_are_those_of_the_mapping() -> None:
     claim = {"resourceClaimName": "x", "requestMappings": [mapping]}
     pod["status"]["extendedResourceClaimStatus"] = claim
     pods = MemoryStore(HangingPod)
-    value = pods.put(pod).value
-    assert (find_users(value, "x", "r-0"), find_users(value, "x", "r-1")) == (("main",), ())
+    users = DeviceUsers(pods.put(pod).value)
+    assert (users.find("x", "r-0"), users.find("x", "r-1")) == ("main", "")
 
 
 def test_a_device_has_the_container_that_uses_it_and_its_share() -> None:
@@ -191,6 +198,41 @@ def test_a_device_has_the_container_that_uses_it_and_its_share() -> None:
     ((labels, _),) = read(series_of(observe(cluster), pods=pods)).devices
     named = dict(zip(DEVICE_LABELS, labels, strict=True))
     assert (named["pod"], named["container"], named["share"]) == ("p", "main", "a")
+
+
+def test_a_scrape_reads_a_pod_once_and_describes_one_claim_in_a_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names, cluster = [f"c{number}" for number in range(6)], Cluster()
+    for number, name in enumerate(names):
+        cluster.claim(name, "gpu-0", "gpu-0", reserved=f"p{number % 2}")
+    read_pods, described, turns = list[HangingPod](), list[str](), list[int]()
+
+    class Users(DeviceUsers):
+        def __init__(self, pod: HangingPod) -> None:
+            read_pods.append(pod)
+            super().__init__(pod)
+
+        def find(self, claim: str, request: str) -> str:
+            described.append(claim)
+            return super().find(claim, request)
+
+    monkeypatch.setattr(usage_series, "DeviceUsers", Users)
+    pods: MemoryStore[HangingPod] = MemoryStore(None, decode=read_device_pod)
+    for name in ("p0", "p1"):
+        pods.put({**device_pod(), "metadata": {"name": name, "namespace": TEAM}})
+    series = series_of(observe(cluster), pods=pods)
+
+    async def scrape() -> Usage:
+        reading = asyncio.ensure_future(series.read())
+        while not reading.done():
+            turns.append(len(described))
+            await asyncio.sleep(0)
+        return await reading
+
+    assert len(asyncio.run(scrape()).devices) == len(described) == 12
+    assert len(read_pods) == 2
+    assert max(after - before for before, after in pairwise(turns)) == 2
 
 
 def test_a_device_that_nobody_publishes_has_a_series_without_node_and_uuid() -> None:
