@@ -39,7 +39,7 @@ from drawbridge.dra.opaque_json import OpaqueJSON
 from drawbridge.dra.slices import Slice, find_slice_writer, slice_reader
 from drawbridge.dra.taints import taint_rule_reader
 from drawbridge.ledger.lost_work import read_interval
-from drawbridge.ledger.pods import SCHEDULED, Pod, PodSpec, PodStatus
+from drawbridge.ledger.pods import SCHEDULED, Pod, PodCondition, PodSpec, PodStatus
 from drawbridge.ledger.reduced_claim import reduce_claim, rescue_claim
 from drawbridge.memory_shares import MemoryShares, keep_whole
 from drawbridge.names import CHECKPOINTS_ANNOTATION, FENCE_POLICY, RELEASED_CONDITION
@@ -53,6 +53,8 @@ _LOG: Final = logging.getLogger("allocator.caches")
 _FENCE: Final = (POLICIES, POLICY_BINDINGS)
 # Of a pod whose namespace has more than its share of the memory.
 MAX_CLAIMS_OF_REDUCED: Final = 256
+# What is kept of the conditions of a pod with a node.
+_BOUND: Final = (PodCondition(SCHEDULED, "True"),)
 
 
 class CoschedulingGroup(msgspec.Struct):
@@ -349,7 +351,7 @@ def without_unused_parts(pod: Pod) -> Pod:
     if RELEASED_CONDITION in told:
         conditions.append(told[RELEASED_CONDITION])
     status = PodStatus(
-        conditions=tuple(conditions) if waits else (),
+        conditions=tuple(conditions) if waits else _BOUND if pod.is_bound else (),
         phase=pod.status.phase,
         start_time=pod.status.start_time,
         nominated_node_name=pod.status.nominated_node_name,

@@ -7,7 +7,7 @@ pod as a whole. kube-scheduler decides whether a pod fits; strategies compare wh
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.quantity import Format, Quantity
@@ -19,7 +19,11 @@ from drawbridge.ledger.node_resources import (
     held_amounts,
     requested_amounts,
 )
-from drawbridge.ledger.plugin_holders import find_held_names, select_holdable
+from drawbridge.ledger.plugin_holders import (
+    find_accepted_names,
+    find_held_names,
+    select_holdable,
+)
 from drawbridge.ledger.pods import ContainerResources, Pod
 
 # Pods with the same requests share one object.
@@ -58,6 +62,8 @@ class PodsOnNodes:
         self._nodes = nodes
         # The sum of each amount; of a resource that a device plugin gave, the number of pods.
         self._totals: dict[str, Counter[str]] = {}
+        # The number of pods by such resources that their nodes had when they were accepted.
+        self._accepted: dict[str, Counter[str]] = {}
         # How many of the pods that hold such resources were created at each time.
         self._created: dict[str, Counter[str]] = {}
         self._changed: set[str] = set()
@@ -67,10 +73,11 @@ class PodsOnNodes:
         had, has = _on_node(before), _on_node(after)
         if had == has:
             return ()
-        names = {node: self.names_on(node) for node, *_ in (had, has) if node}
-        for (node, amounts, created), sign in ((had, -1), (has, 1)):
-            _add(self._totals, node, amounts, sign)
-            _add(self._created, node, created, sign)
+        names = {each.node: self.names_on(each.node) for each in (had, has) if each.node}
+        for part, sign in ((had, -1), (has, 1)):
+            _add(self._totals, part.node, part.amounts, sign)
+            _add(self._accepted, part.node, part.accepted, sign)
+            _add(self._created, part.node, part.created, sign)
         self._changed.update(names)
         return [node for node, held in names.items() if self.names_on(node) != held]
 
@@ -91,7 +98,9 @@ class PodsOnNodes:
         """Return the resources of device plugins that pods can hold on a node."""
         of_node = self._nodes().get(node)
         names, oldest = self._totals.get(node, {}).keys() - {CPU, MEMORY}, self._created.get(node)
-        return select_holdable(names, min(oldest), of_node) if oldest and of_node else names
+        if not oldest or of_node is None:
+            return names
+        return select_holdable(names, self._accepted.get(node, ()), min(oldest), of_node)
 
     def take_changed(self) -> frozenset[str]:
         """Return the nodes that have changed since the last call."""
@@ -110,11 +119,21 @@ def _add(sums: dict[str, Counter[str]], node: str, amounts: Mapping[str, int], s
         del sums[node]
 
 
-def _on_node(pod: Pod | None) -> tuple[str, Mapping[str, int], Mapping[str, int]]:
+class _OnNode(NamedTuple):
+    """What one pod adds to the sums of its node."""
+
+    node: str = ""
+    amounts: Mapping[str, int] = {}
+    accepted: Mapping[str, int] = {}
+    created: Mapping[str, int] = {}
+
+
+def _on_node(pod: Pod | None) -> _OnNode:
     if pod is None or not pod.is_running:
-        return ("", {}, {})
+        return _OnNode()
     amounts = requested_amounts(pod)
     own = {name: amounts[name] for name in (CPU, MEMORY) if amounts.get(name)}
     names = find_held_names(pod)
     created = {pod.metadata.creation_timestamp or "": 1} if names else {}
-    return (pod.spec.node_name, own | dict.fromkeys(names, 1), created)
+    accepted = dict.fromkeys(find_accepted_names(pod), 1)
+    return _OnNode(pod.spec.node_name, own | dict.fromkeys(names, 1), accepted, created)

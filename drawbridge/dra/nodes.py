@@ -57,6 +57,12 @@ class Node(msgspec.Struct, frozen=True, gc=False):
         """The resources that the kubelet names, also those of which the node has 0."""
         return frozenset(self.allocatable).union(self.stopped)
 
+    @property
+    def emptied(self) -> frozenset[str]:
+        """The resources that the kubelet names with 0, and whose plugin is gone for minutes."""
+        empty = {name for name, amount in self.allocatable.items() if amount.sign() <= 0}
+        return frozenset(empty.difference(self.stopped))
+
 
 class _Spec(msgspec.Struct, frozen=True):
     provider_id: str = msgspec.field(default="", name="providerID")

@@ -7,10 +7,13 @@ all devices of such a driver on the node stay with the plugin until the last of 
 
 Anybody can create a pod with `spec.nodeName`, and the kubelet starts it without the devices if the
 node does not name their resource. The kubelet names it while a plugin serves it, and with 0 later,
-until the Node is deleted: one that was registered again does not name what older pods hold.
+until the Node is deleted: one that was registered again does not name what older pods hold. With 0
+it refuses the pod, so that one which nobody has bound and which has not started holds nothing. What
+a kubelet admitted before has started by then: it names 0 when the plugin is gone for 5 minutes, or
+when it starts itself, and then refuses pods without running containers as well.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from drawbridge.dra.nodes import Node
 from drawbridge.ledger.extended_resources import is_extended, requested_names
@@ -30,14 +33,29 @@ def find_held_names(pod: Pod) -> frozenset[str]:
     return frozenset((*requested_names(pod), *filter(is_extended, kept))) - claimed
 
 
-def select_holdable(names: Iterable[str], created: str, node: Node) -> frozenset[str]:
-    """Return the names of which pods created at this time, or later, can hold devices of a node."""
-    return frozenset(names).intersection(node.named if created > node.created else names)
+def find_accepted_names(pod: Pod) -> frozenset[str]:
+    """Return the names of a pod that its node had when a scheduler or the kubelet accepted it.
+
+    No scheduler binds a pod to a node that has 0 of what it requests.
+    """
+    return find_held_names(pod) if pod.is_admitted or pod.is_bound else frozenset()
+
+
+def select_holdable(
+    names: Collection[str], accepted: Collection[str], created: str, node: Node
+) -> frozenset[str]:
+    """Return the names of which pods created at this time, or later, can hold devices of a node.
+
+    Those that are `accepted` were accepted for one of the pods.
+    """
+    holdable = frozenset(names).intersection(node.named if created > node.created else names)
+    return holdable - node.emptied.difference(accepted)
 
 
 def find_held_on(node: Node, pod: Pod) -> frozenset[str]:
     """Return the extended resources for which a pod can hold devices of plugins on its node."""
-    return select_holdable(find_held_names(pod), pod.metadata.creation_timestamp or "", node)
+    created = pod.metadata.creation_timestamp or ""
+    return select_holdable(find_held_names(pod), find_accepted_names(pod), created, node)
 
 
 def find_held_on_nodes(pods: Iterable[Pod], nodes: Iterable[Node]) -> Mapping[str, frozenset[str]]:

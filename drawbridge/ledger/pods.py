@@ -239,6 +239,17 @@ class Pod(Object, frozen=True, rename="camel", kw_only=True):
         return bool(self.spec.node_name) and self.status.phase not in FINISHED
 
     @property
+    def is_bound(self) -> bool:
+        """Whether a scheduler gave the pod its node; the API server says so with the binding."""
+        told = (each.status for each in self.status.conditions if each.type == SCHEDULED)
+        return bool(self.spec.node_name) and "True" in told
+
+    @property
+    def is_admitted(self) -> bool:
+        """Whether the kubelet has admitted the pod, as far as its status says."""
+        return bool(self.status.start_time) or self.status.phase not in {"Pending", *FINISHED}
+
+    @property
     def is_resize_infeasible(self) -> bool:
         """Whether the node can never give the pod the resources that it was resized to."""
         pending = (each for each in self.status.conditions if each.type == "PodResizePending")

@@ -183,3 +183,35 @@ def test_the_last_of_several_pods_frees_the_names_that_it_alone_holds() -> None:
 def test_what_a_cache_keeps_of_a_pod_counts_no_devices_as_other_resources() -> None:
     kept = without_conditions(without_unused_parts(OLD))
     assert held_amounts(kept) == {"pods": 1}
+
+
+BOUND = [{"type": "PodScheduled", "status": "True"}]
+
+
+@pytest.mark.asyncio
+async def test_pods_that_a_kubelet_refuses_keep_no_device_one_after_the_other() -> None:
+    caches = Caches(GONE, SLICE)
+    for number in range(3):
+        caches.change(Pod, f"t{number}", pod(f"t{number}", phase="Pending", created=LATE))
+        assert caches.offers
+        caches.change(Pod, f"t{number}", pod(f"t{number}", phase="Failed", created=LATE))
+        assert caches.offers
+
+
+@pytest.mark.asyncio
+async def test_a_pod_that_was_bound_or_has_started_keeps_the_devices_of_a_gone_plugin() -> None:
+    for fields in ({"conditions": BOUND}, {"startTime": LATE}):
+        caches = Caches(GONE, SLICE, pod("t", phase="Pending", created=LATE, **fields))
+        assert not caches.offers
+        caches.change(Pod, "t", pod("t", phase="Failed", created=LATE, **fields))
+        assert caches.offers
+
+
+@pytest.mark.asyncio
+async def test_a_pod_beside_one_that_is_refused_keeps_its_devices_until_it_ends() -> None:
+    waits, runs = pod("waits", phase="Pending", created=LATE), pod("runs", created=LATE)
+    caches = Caches(WITH_PLUGIN, SLICE, runs, waits)
+    caches.change(Node, "n", GONE)
+    assert not caches.offers
+    caches.change(Pod, "runs", None)
+    assert caches.offers

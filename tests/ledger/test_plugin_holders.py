@@ -56,10 +56,11 @@ def test_the_names_of_all_pods_of_a_node_are_held() -> None:
 
 
 # What a node says, when it was registered, when a pod was created, and whether it can hold a GPU.
+EMPTIED = Node("n", allocatable={GPU: parse("0")}, created=EARLY)
 NODES = {
     "a plugin serves": (Node("n", allocatable={GPU: parse("8")}, created=EARLY), LATE, True),
     "a plugin stops": (Node("n", stopped=(GPU,), created=EARLY), LATE, True),
-    "a plugin is gone": (Node("n", allocatable={GPU: parse("0")}, created=EARLY), LATE, True),
+    "a plugin is gone": (EMPTIED, LATE, True),
     "there was no plugin": (Node("n", created=EARLY), LATE, False),
     "another name": (Node("n", allocatable={"a/b": parse("1")}, created=EARLY), LATE, False),
     "the node is registered again": (Node("n", created=LATE), EARLY, True),
@@ -71,3 +72,28 @@ NODES = {
 def test_a_pod_holds_only_what_its_node_names_or_can_have_named(case: str) -> None:
     node, created, holds = NODES[case]
     assert find_held_on(node, pod(created=created)) == ({GPU} if holds else set())
+
+
+STOPPED = Node("n", allocatable={GPU: parse("0")}, stopped=(GPU,), created=EARLY)
+SERVED = Node("n", allocatable={GPU: parse("8")}, created=EARLY)
+PENDING: dict[str, Any] = {"phase": "Pending", "created": LATE}
+BOUND = {"conditions": [{"type": "PodScheduled", "status": "True"}]}
+UNBOUND = {"conditions": [{"type": "PodScheduled", "status": "False"}]}
+# What a node says, what a pod says, and whether it can hold a GPU.
+ACCEPTED = {
+    "a plugin serves": (SERVED, PENDING, True),
+    "a plugin stops": (STOPPED, PENDING, True),
+    "a plugin is gone": (EMPTIED, PENDING, False),
+    "a pod that is older than the node": (EMPTIED, {**PENDING, "created": EARLY}, False),
+    "a scheduler has bound the pod": (EMPTIED, {**PENDING, **BOUND}, True),
+    "a scheduler has found no node": (EMPTIED, {**PENDING, **UNBOUND}, False),
+    "the kubelet has admitted the pod": (EMPTIED, {**PENDING, "startTime": LATE}, True),
+    "a container runs": (EMPTIED, {"created": LATE}, True),
+    "a node that does not name it": (Node("n", created=LATE), {**PENDING, "created": EARLY}, True),
+}
+
+
+@every_row("case", ACCEPTED)
+def test_a_pod_that_its_kubelet_will_refuse_holds_nothing(case: str) -> None:
+    node, fields, holds = ACCEPTED[case]
+    assert find_held_on(node, pod(**fields)) == ({GPU} if holds else set())
