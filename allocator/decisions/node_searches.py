@@ -25,6 +25,8 @@ UNLIMITED: Final = 1 << 62
 FEW_NODES: Final = 400
 # If at least one of this many nodes has changed, all of them are examined.
 NODES_PER_CHANGE: Final = 4
+# If one of this many nodes came or went, too: the reasons count the nodes as they were before.
+NODES_PER_LISTED: Final = 64
 MAX_REMEMBERED: Final = 4096
 # Their reasons, of which nodes can have different ones.
 MAX_REASONS: Final = 65_536
@@ -40,6 +42,7 @@ class _Scan(msgspec.Struct, frozen=True):
     """
 
     epoch: int
+    lists: int  # which list of nodes was examined
     revision: int
     start: int
     shortlist: Shortlist
@@ -102,16 +105,16 @@ class NodeSearches:
         if scan is not None and scan.fitting:
             scan = self._with_reasons(scan, search, now)
         few = scan is not None and scan.shortlist.candidates - FEW_NODES <= len(changed)
-        start = self._start
+        start, lists = self._start, self._state.changes.lists
         if scan is None or part.exceeding or (changed and few):
             shortlist = self._run_part(replace(search, start=start), now)
         else:
-            start = scan.start
+            start, lists = scan.start, scan.lists
             shortlist = self._continue(search, scan, now)
         if self._goes_behind_cut(key, shortlist):
             self._scans.pop(key)
             return shortlist
-        scan = self._new_scan(search, shortlist, start)
+        scan = self._new_scan(search, shortlist, start, lists)
         if shortlist.fitting or search.without:
             self._remember_fitting(key, search, shortlist, scan)
         else:
@@ -130,12 +133,13 @@ class NodeSearches:
         self._state.planner.forget_cut()
         return True
 
-    def _new_scan(self, search: NodeSearch, shortlist: Shortlist, start: int) -> _Scan:
+    def _new_scan(self, search: NodeSearch, shortlist: Shortlist, start: int, lists: int) -> _Scan:
         # What is kept does not grow with the nodes.
         shortlist.reasons = list(merge_reasons(shortlist.reasons))
         shortlist.exceeding = list(merge_reasons(shortlist.exceeding))
         epoch, revision = self._state.epoch(), self._state.ledger.quotas.revision
-        return _Scan(epoch, revision, start, replace(shortlist, fitting=[]), _names_of(search))
+        shortlist, claims = replace(shortlist, fitting=[]), _names_of(search)
+        return _Scan(epoch, lists, revision, start, shortlist, claims)
 
     def _remember(self, key: bytes, scan: _Scan) -> None:
         reasons = len(scan.shortlist.reasons) + len(scan.shortlist.exceeding)
@@ -173,8 +177,13 @@ class NodeSearches:
             return scan, frozenset()
         if scan.shortlist.exceeding and scan.revision != self._state.ledger.quotas.revision:
             return None, frozenset()
+        others = self._state.changes.lists - scan.lists
+        if others and not scan.shortlist.complete:
+            return None, frozenset()  # the nodes behind have other places in the list
         changed = self._state.changes.changed_since(scan.epoch)
-        few = changed is not None and scan.shortlist.candidates > NODES_PER_CHANGE * len(changed)
+        few = changed is not None and scan.shortlist.candidates > max(
+            NODES_PER_CHANGE * len(changed), NODES_PER_LISTED * others
+        )
         if changed is None or not few or (changed and scan.shortlist.has_failed):
             return None, frozenset()
         return scan, changed

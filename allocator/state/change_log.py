@@ -12,6 +12,7 @@ class ChangeLog:
     def __init__(self) -> None:
         self.last = 0
         self.of_offers = 0  # the last one that was of what nodes offer, and not of its use
+        self.lists = 0  # how often a node came to have devices, or none any more
         self._of_nodes: OrderedDict[str, int] = OrderedDict()
         self._of_all = 0
 
@@ -25,6 +26,11 @@ class ChangeLog:
         else:
             self._of_nodes[node] = self.last
             self._of_nodes.move_to_end(node)
+
+    def add_listed(self, node: str) -> None:
+        """Record that a node came to have devices, or has none any more."""
+        self.add(node)
+        self.lists += 1
 
     def add_elsewhere(self) -> None:
         """Record a change of no node."""

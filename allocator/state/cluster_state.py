@@ -334,12 +334,12 @@ class AllocatorState:
         if before is not None:
             self._owned_on.move(pool, (before,), ())
             if before not in self._owned_on:
-                self.changes.add(None)
+                self.changes.add_listed(before)
                 del self.nodes_with_pools[bisect_left(self.nodes_with_pools, before)]
             del self._owned[pool]
         if node is not None:
             if node not in self._owned_on:
-                self.changes.add(None)  # the list of nodes changes
+                self.changes.add_listed(node)
                 insort(self.nodes_with_pools, node)
             self._owned_on.move(pool, (), (node,))
             self._owned[pool] = node

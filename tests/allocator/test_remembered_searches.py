@@ -4,11 +4,12 @@
 
 from collections.abc import Collection, Iterable
 from random import Random
+from typing import Any
 
 import pytest
 
 from allocator.decisions import node_searches
-from allocator.decisions.node_searches import NodeSearches
+from allocator.decisions.node_searches import UNLIMITED, NodeSearches
 from allocator.decisions.shortlist import NodeSearch, Shortlist
 from drawbridge.dra.device_quotas import DEVICES, DeviceQuota, QuotaKey
 from drawbridge.dra.quantity import Quantity
@@ -27,9 +28,10 @@ def quota_of(amount: str, count: int) -> DeviceQuota:
 class History:
     """Devices that are taken and given back, and searches that remember or know nothing."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, nodes_per_call: int = UNLIMITED) -> None:
         self.cluster = cluster
-        self.remembering = NodeSearches(cluster.state)
+        self.remembering = NodeSearches(cluster.state, nodes_per_call)
+        self.withdrawn: set[str] = set()
         self.used: dict[tuple[str, int], str] = {}  # devices, with their claims
         self.count = 0
 
@@ -46,7 +48,19 @@ class History:
     def give_back(self, node: str, number: int) -> None:
         self.cluster.delete_claim(self.used.pop((node, number)))
 
+    def turn(self, node: str) -> None:
+        """Withdraw what a node publishes, or publish it again."""
+        published = gpu_slice(node, 2)
+        if node in self.withdrawn:
+            self.cluster.add(published)
+        else:
+            self.cluster.state.apply(published, None)
+        self.withdrawn ^= {node}
+
     def change(self, random: Random) -> None:
+        if not random.randrange(8):
+            self.turn(random.choice(sorted(SIZES)))
+            return
         device = random.choice(sorted(SIZES)), random.randrange(2)
         if device in self.used:
             self.give_back(*device)
@@ -80,6 +94,7 @@ def test_what_is_remembered_changes_no_answer(
     seed: int, few: int, quota: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(node_searches, "FEW_NODES", few)
+    monkeypatch.setattr(node_searches, "NODES_PER_LISTED", 4)
     random = Random(seed)
     quotas = [quota_of(DEVICES, quota)] if quota else []
     history = History(Cluster(quotas=quotas, **SIZES))
@@ -107,6 +122,41 @@ def test_in_a_full_cluster_only_nodes_that_fitted_or_changed_are_examined() -> N
     again = history.ask(5)
     assert names(again) == {"n04", "n22", "n23"}
     assert again.examined == again.candidates == 3
+
+
+def test_a_node_that_comes_or_goes_has_no_other_node_examined(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in (("FEW_NODES", 0), ("NODES_PER_LISTED", 8)):
+        monkeypatch.setattr(node_searches, name, value)
+    history, examined = History(Cluster(**SIZES)), list[int]()
+
+    def find_nodes(*asked: Any) -> Shortlist:  # noqa: ANN401  # as the real one is asked
+        shortlist = shortlist_of(*asked)
+        examined.append(shortlist.examined)
+        return shortlist
+
+    shortlist_of = node_searches.find_nodes
+    monkeypatch.setattr(node_searches, "find_nodes", find_nodes)
+    history.fill(SIZES)
+    for _ in range(3):
+        assert not names(history.ask(5))
+        history.turn("n07")
+    assert not names(history.ask(5))
+    # The numbers in the reasons are those of the nodes before, so it holds for some nodes only.
+    assert examined == [24, 1, 1, 23]
+
+
+def test_a_search_that_goes_on_passes_over_no_node_when_another_one_goes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("FEW_NODES", "NODES_PER_LISTED"):
+        monkeypatch.setattr(node_searches, name, 0)
+    history = History(Cluster(**SIZES), nodes_per_call=8)
+    history.fill(each for each in SIZES if each != "n08")
+    assert not names(history.ask(5))
+    history.turn("n00")
+    assert {"n08"} in [names(history.ask(5)) for _ in range(4)]
 
 
 def test_a_pod_that_fits_nowhere_any_more_is_told_of_each_node_once(
