@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import chain
 
 import msgspec
@@ -44,7 +45,7 @@ class AskingMember(msgspec.Struct, frozen=True):
         return self.request.pod.uid
 
 
-class MemberSet(msgspec.Struct, frozen=True):
+class MemberSet(msgspec.Struct, frozen=True, dict=True):  # for the cached properties
     """Members that need one node, because they share claims without devices; often it is one.
 
     What they share has devices once, and pools are local to nodes.
@@ -52,7 +53,7 @@ class MemberSet(msgspec.Struct, frozen=True):
 
     members: tuple[AskingMember, ...]
 
-    @property
+    @cached_property
     def claims(self) -> tuple[Claim, ...]:
         """The claims that need devices, each once."""
         claims: dict[str, Claim] = {}
@@ -60,10 +61,13 @@ class MemberSet(msgspec.Struct, frozen=True):
             # A quota can leave a member fewer alternatives of what it shares.
             uid = uid_of(claim)
             other = claims.get(uid)
-            claims[uid] = claim if other is None else min(other, claim, key=_count_choices)
+            if other is None:
+                claims[uid] = claim
+            elif other is not claim:
+                claims[uid] = min(other, claim, key=_count_choices)
         return tuple(claims.values())
 
-    @property
+    @cached_property
     def key(self) -> tuple[tuple[bytes, ...], tuple[int, ...]]:
         """What is equal for sets that ask the same, and share it in the same way."""
         places = {uid_of(claim): place for place, claim in enumerate(self.claims)}
@@ -76,11 +80,12 @@ class MemberSet(msgspec.Struct, frozen=True):
         return {each.key: each.search for each in self.members}.values()
 
     def usable_nodes(self, nodes: MemberNodes) -> Collection[str]:
-        """Return the nodes that all members can use."""
+        """Return the nodes that all members can use, and that run so many pods."""
         of_key = {each.key: each.search for each in self.members}
         first, *others = (nodes.usable(key, search) for key, search in of_key.items())
         common = frozenset(first).intersection(*others)
-        return [name for name in first if name in common] if others else first
+        usable = [name for name in first if name in common] if others else first
+        return nodes.select_large(usable, len(self.members))
 
     def without_spare(self, spare: int, like: bytes | None = None) -> "MemberSet":
         """Return at least one member, without up to `spare` of those that do not only share.
@@ -289,6 +294,10 @@ def _group_alike(
 ) -> Generator[None, None, GroupMembers]:
     alone = tuple(each.uid for each in members if not each.search.unallocated)
     sets = yield from _join(members)
+    for members_of_set in sets:
+        for remembered in ("claims", "key") if len(members_of_set.members) > 1 else ():
+            getattr(members_of_set, remembered)  # takes long for a large set
+            yield
     return GroupMembers(_sort_alike(sets), alone, exceeds)
 
 
