@@ -78,8 +78,9 @@ def _render_memories() -> str:
     goes = "the oldest without devices of the namespace with most"
     what = f"A record of each pod: {parts}"
     lines.append(f"| `allocator.state.pod_table` | {what} | {MAX_RECORDS:,} | {goes} |")
-    for file in sorted((ROOT / "allocator").rglob("*.py")):
-        lines += _read_memories(file)
+    for package in ("allocator", "drawbridge/solver"):
+        for file in sorted((ROOT / package).rglob("*.py")):
+            lines += _read_memories(file)
     return "\n".join([*lines, ""])
 
 

@@ -24,7 +24,6 @@ from drawbridge.solver.world import PoolUse
 
 # What takes about as much as a result for a node.
 _BYTES_OF_RESULT: Final = 1_000
-_DEVICES_OF_RESULT: Final = 4
 
 
 class CachedResult(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -56,8 +55,8 @@ class DemandResults(msgspec.Struct, eq=False):
     @property
     def cost(self) -> int:
         """What is kept, in results for a node."""
-        states = self.searches.devices // _DEVICES_OF_RESULT
-        return 1 + len(self.results) + self.demand.size // _BYTES_OF_RESULT + states
+        size = self.demand.size + self.searches.kept_bytes
+        return 1 + len(self.results) + size // _BYTES_OF_RESULT
 
 
 def claims_key(claims: Sequence[Claim]) -> bytes:

@@ -4,9 +4,15 @@ Pruning is sound: it loses no solution and no error that the scheduler would rep
 therefore stops before the first request whose devices may cause an error.
 """
 
+import marshal
 from collections.abc import Hashable, Iterator, Sequence
 from itertools import product
+from typing import Any, Final
 
+from msgspec.structs import astuple
+
+from drawbridge.digest import digest
+from drawbridge.dra.compatibility import GroupState
 from drawbridge.dra.device import Attribute
 from drawbridge.solver.candidates import Candidate
 from drawbridge.solver.constraints import DistinctConstraint, typed_values
@@ -26,6 +32,8 @@ from drawbridge.solver.state import CONSTRAINTS_PER_STEP, Rejection, State
 
 # As many rounds of a loop that only counts take about as long as one step.
 _ROUNDS_PER_STEP = 8
+# Equal contents are equal bytes: later versions also write which parts are one object.
+_MARSHAL_VERSION: Final = 2
 
 
 class SearchBounds:
@@ -117,8 +125,11 @@ class SearchBounds:
         ]
         return option, tuple(sorted(alone)), tuple(sorted(together))
 
-    def node_state_key(self) -> Hashable | None:
-        """Return a key that is equal for nodes with equal searches; None if there is none."""
+    def node_state_key(self) -> bytes | None:
+        """Return a key that is equal for nodes with equal searches; None if there is none.
+
+        It is short, because it is kept: a driver decides how many amounts its devices have.
+        """
         if self._order_matters or any(each.failing for each in self._profiles_by_key.values()):
             return None
         node_view = self.state.node_view
@@ -129,7 +140,7 @@ class SearchBounds:
             (
                 tuple(sorted(node_view.counters(pool).remaining.items())),
                 tuple(
-                    (key.name, company)
+                    (key.name, _describe_groups(company))
                     for key, company in sorted(node_view.group_states(pool).items())
                 ),
             )
@@ -138,7 +149,8 @@ class SearchBounds:
             for pool in node_view.by_id
         )
         kinds = tuple([self._device_kind(candidate) for candidate in self.candidates])
-        return kinds, pools, self.search.orders.positions()
+        content: Any = (kinds, pools, self.search.orders.positions())
+        return digest(marshal.dumps(content, _MARSHAL_VERSION))
 
     def _candidates_from(self, option: Option, start: int) -> Bits:
         """Return the candidates from a position on, in the order of an option."""
@@ -203,7 +215,7 @@ class SearchBounds:
             (
                 bool(profile.eligible & bit),
                 bool(profile.failing & bit),
-                tuple(attributes.get(candidate) for attributes in profile.attributes.values()),
+                tuple([_describe(each.get(candidate)) for each in profile.attributes.values()]),
             )
             for profile in self._profiles_by_key.values()
         )
@@ -423,6 +435,14 @@ class SearchBounds:
             for choice in choices
             if all(restrict(need, choice).union.bit_count() >= need.wanted for need in covered)
         ]
+
+
+def _describe(attribute: Attribute | None) -> Hashable:
+    return None if attribute is None else astuple(attribute)
+
+
+def _describe_groups(state: GroupState) -> Hashable:
+    return state.members, None if state.groups is None else tuple(sorted(state.groups))
 
 
 def _by_claim(needs: Sequence[DeviceNeed]) -> dict[int, list[DeviceNeed]]:

@@ -85,12 +85,15 @@ class Memo:
         self.clock = clock
         self.was_cut = False
         self.cuts: set[tuple[bytes, str]] = set()
+        # Demands about which copies answered: up to 64 MiB, a quarter of them about one demand
         self.ahead: BoundedCache[bytes, BoundedCache[Any, Any]] = BoundedCache(
             MAX_DEMANDS_AHEAD, MAX_BYTES_AHEAD, MAX_PART_AHEAD
         )
         self.before_node = do_nothing
         self._tell: Callable[[Any], None] | None = None
         self._world: World | None = None
+        # Claims with their results on nodes: up to 200,000, as one of which count 1,000
+        # bytes of a claim or of states of nodes
         self.demands: BoundedCache[bytes, Any] = BoundedCache(MAX_DEMANDS, MAX_NODE_RESULTS, 1)
 
     @whole

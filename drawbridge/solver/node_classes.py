@@ -1,7 +1,8 @@
 """Shares search results between nodes in the same state.
 
 Two nodes are in the same state if the claims cannot distinguish their candidates and their pools
-have the same free counters. The key is computed only for searches that meet several dead ends.
+have the same free counters. The key is computed only for searches that meet several dead ends, and
+a digest of it is kept.
 """
 
 import math
@@ -20,9 +21,12 @@ from drawbridge.solver.rules import ActiveRules, GroupRule
 from drawbridge.solver.search import DeadEnd, Search
 from drawbridge.solver.state import ChosenDevice, State
 
-# Of one demand: the states of nodes, and the devices in them.
-MAX_NODE_STATES = 2048
-MAX_DEVICES: Final = 65_536
+# Of one demand: the states of nodes, and the bytes that they take.
+MAX_NODE_STATES: Final = 2048
+MAX_BYTES_OF_STATES: Final = 4 << 20
+# A state without choices and rules, and each of those.
+_BYTES_OF_STATE: Final = 800
+_BYTES_OF_CHOICE: Final = 100
 # Options with the positions of the chosen candidates.
 _Choices: TypeAlias = tuple[tuple[Option, int], ...]
 
@@ -62,13 +66,14 @@ class SearchCache:
     """The search results for one demand, by node state."""
 
     def __init__(self) -> None:
+        # Results of the searches for one of these, by the state of the node: up to 4 MiB
         self._cached: BoundedCache[Hashable, _CachedSearch] = BoundedCache(
-            MAX_NODE_STATES, MAX_DEVICES
+            MAX_NODE_STATES, MAX_BYTES_OF_STATES
         )
 
     @property
-    def devices(self) -> int:
-        """How many devices the states of nodes have."""
+    def kept_bytes(self) -> int:
+        """How many bytes the states of nodes take."""
         return self._cached.cost
 
     def search(
@@ -154,7 +159,8 @@ class SearchCache:
             return _run(Search(_empty(state), orders, SearchBounds, steps), meter.spent)
         for key in () if meter.is_late else keys:
             search_result = _to_cached(state.node_view, result)
-            self._cached.put(key, search_result, cost=len(state.node_view.candidates))
+            parts = len(search_result.choices) + len(state.active_rules.rules)
+            self._cached.put(key, search_result, cost=_BYTES_OF_STATE + parts * _BYTES_OF_CHOICE)
         return result
 
 

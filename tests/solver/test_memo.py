@@ -1,6 +1,8 @@
 """Tests of the caches between calls, and of what invalidates them."""
 
+import gc
 import itertools
+import tracemalloc
 from collections.abc import Callable
 
 import msgspec
@@ -157,6 +159,53 @@ def test_demands_are_bounded_by_their_results_on_all_nodes(
         claims = read(scenario(TWO | {"claims": [{"requests": {"r": count}}]})).claims
         ask(given, memo, claims=claims)
     assert len(memo.demands) == kept
+
+
+def with_shared_devices(round_: int) -> Scenario:
+    """A claim that a node cannot serve whose driver publishes other amounts in each round."""
+    shared = [
+        {
+            "name": f"d{number}",
+            "shared": True,
+            "attributes": {"pair": number},
+            "capacity": {f"c{each}": 10**18 + round_ for each in range(16)},
+        }
+        for number in range(12)
+    ]
+    own = {"match": ["gpu.example.com/pair"]}
+    case = {"slices": [{"node": "n1", "devices": shared}], "requests": {"r": 2}, "claim": own}
+    return read(scenario({"name": "other amounts", **case}))
+
+
+def test_the_state_of_a_node_takes_what_it_counts_however_many_amounts_there_are() -> None:
+    memo = Memo()
+    given = with_shared_devices(0)
+    ask(given, memo)
+    (demand,) = memo.demands.values()
+    counted, rounds = demand.searches.kept_bytes, 64
+    assert counted > 0
+    worlds = [with_shared_devices(number).world for number in range(1, rounds)]
+    gc.collect()
+    tracemalloc.start()
+    for world in worlds:
+        ask(given, memo, world=world)
+    gc.collect()
+    written_by = ("bounds", "node_classes", "bounded_cache", "digest")
+    filters = [tracemalloc.Filter(inclusive=True, filename_pattern=f"*/{e}.py") for e in written_by]
+    kept = tracemalloc.take_snapshot().filter_traces(filters).statistics("filename")
+    tracemalloc.stop()
+    assert demand.searches.kept_bytes == rounds * counted
+    assert sum(each.size for each in kept) < rounds * counted
+
+
+def test_a_demand_counts_the_states_of_nodes() -> None:
+    given, memo = with_shared_devices(0), Memo()
+    ask(given, memo)
+    (demand,) = memo.demands.values()
+    before = demand.cost
+    for number in range(1, 20):
+        ask(given, memo, world=with_shared_devices(number).world)
+    assert demand.cost - before >= 10
 
 
 def candidates_of(memo: Memo, given: Scenario) -> list[Candidate]:
