@@ -78,16 +78,18 @@ class Conflicts:
         if len(theirs) < len(allocated):
             self._changed |= dict.fromkeys(theirs)
 
-    def take_changed(self) -> list[tuple[str, tuple[Conflict, ...]]]:
-        """Search for the conflicts of claims that changed, of a few and one pool at a time."""
+    def take_changed(self) -> Iterator[tuple[str, tuple[Conflict, ...]]]:
+        """Search for the conflicts of claims that changed, of a few and one pool at a time.
+
+        A claim is taken when its turn comes: a bug for one costs no other its search.
+        """
         if self._published:
             pool = next(iter(self._published))
             del self._published[pool]
             self._note_beside_ours(pool)
-        changed = list(islice(self._changed, MAX_SEARCHES))
-        for uid in changed:
-            del self._changed[uid]
-        return [(uid, self.follow(uid)) for uid in changed]
+        for uid in tuple(islice(self._changed, MAX_SEARCHES)):
+            self._changed.pop(uid, None)
+            yield uid, self.follow(uid)
 
     def start(self) -> None:
         """Find the conflicts of a state that was built as a whole, without a search for each claim.

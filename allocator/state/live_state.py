@@ -341,16 +341,19 @@ class LiveState:
         return self.decisions.strategy.catch_up(lambda: now() >= end)
 
     def _search_conflicts(self) -> bool:
-        """Find and report what is wrong with the allocations of a few claims that changed."""
+        """Report what is wrong with a few claims that changed; no bug for one stops the others."""
         state = self.cluster
-        for uid, conflicts in state.conflicts.take_changed():
-            for conflict in conflicts:
-                self._report_conflict(conflict, uid)
-            record, claim = state.ledger.claims.get(uid), state.claims.get(uid)
-            if record is not None and claim is not None:
-                for finding in find_excessive_marks(record, state.planner.world().inventory):
-                    self.report(finding, claim)
-        return state.conflicts.has_changed
+        try:
+            for uid, conflicts in state.conflicts.take_changed():
+                for conflict in conflicts:
+                    self._report_conflict(conflict, uid)
+                record, claim = state.ledger.claims.get(uid), state.claims.get(uid)
+                if record is not None and claim is not None:
+                    for finding in find_excessive_marks(record, state.planner.world().inventory):
+                        self.report(finding, claim)
+        finally:
+            self._begin_turns()
+        return False
 
     def search_again(self, uids: Iterable[str]) -> None:
         """Find and report what is wrong with the allocations of these claims now."""
@@ -360,10 +363,9 @@ class LiveState:
 
     def _report_conflict(self, conflict: Conflict, uid: str) -> None:
         """Report a conflict on the claim that changed, and on those of ours that take part."""
-        state = self.cluster
-        ours = [each for each in conflict.holders if state.ledger.claims[each].ours]
+        ours = [each for each in conflict.holders if self.cluster.ledger.claims[each].ours]
         for each in dict.fromkeys((uid, *ours[:MAX_NAMES])):
-            self.report(conflict.finding, state.claims[each])
+            self.report(conflict.finding, self.cluster.claims[each])
 
     # --- nodes and pools whose fence is new ---
 

@@ -296,6 +296,12 @@ def find_quantity(amounts: Mapping[str, object] | None, key: str) -> Quantity | 
     return valid_quantity(amounts[key]) if amounts and key in amounts else None
 
 
+def format_nanos(nanos: int) -> str:
+    """Format billionths as a quantity, with a binary suffix if they are whole KiB."""
+    form = Format.BINARY_SI if nanos % (1024 * 10**-_FINEST) == 0 else Format.DECIMAL_SI
+    return Quantity(nanos, _FINEST, form, decimal=True).canonical()
+
+
 def encode_quantity(value: object) -> str:
     """Encode a quantity for msgspec, which does not know the type."""
     if isinstance(value, Quantity):

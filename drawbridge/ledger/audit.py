@@ -20,6 +20,7 @@ from drawbridge.dra.compatibility import (
 from drawbridge.dra.counters import available_counters, consumed_counters
 from drawbridge.dra.device import Device
 from drawbridge.dra.inventory import Inventory, PoolID, PublishedPool, find_published_pool
+from drawbridge.dra.quantity import format_nanos
 from drawbridge.finding import Finding
 from drawbridge.ledger import codes
 from drawbridge.ledger.holdings import DeviceID, Hold
@@ -213,9 +214,9 @@ def find_overdrawn_counters(
     counters = available_counters(current.counter_sets, current.devices.values(), held)
     for counter_set, counter in sorted(counters.over_committed):
         has = current.counter_sets[counter_set].counters[counter].value
-        over = -counters.remaining[counter_set, counter]
+        over = format_nanos(-counters.remaining[counter_set, counter])
         message = (
-            f"allocated devices consume {over / 10**9:g} more of counter {counter} of "
+            f"allocated devices consume {over} more of counter {counter} of "
             f"{counter_set} than its total of {has}"
         )
         about = f"Pool/{pool.driver}/{pool.name}"

@@ -8,7 +8,7 @@ from drawbridge.dra.compatibility import CounterSetID, Incompatibility
 from drawbridge.dra.counters import Shortage
 from drawbridge.dra.device import Taint
 from drawbridge.dra.guards import without_guards
-from drawbridge.dra.quantity import Format, Quantity
+from drawbridge.dra.quantity import format_nanos
 from drawbridge.solver.constraints import AttributeConstraint, DistinctConstraint
 from drawbridge.solver.demand import Option
 from drawbridge.solver.eligibility import SelectorVerdict, Stage
@@ -18,7 +18,6 @@ from drawbridge.solver.rules import GroupRule
 from drawbridge.solver.state import HELD_BY_POD, UnmetConstraint
 
 MAX_EXPRESSION_LENGTH = 120
-_NANO_EXPONENT = -9
 _COMPATIBLE = " that is compatible with the allocated devices"
 
 
@@ -162,13 +161,8 @@ def _counters(option: Option, loss: StageLoss, requested: int, _: NodeView) -> s
         text = _remaining(option, loss, requested, " with usable counters")
         return f"{text}: {where} is over-committed"
     text = _remaining(option, loss, requested, " with enough free counters")
-    left, needed = _amount(nearest.available), _amount(nearest.requested)
+    left, needed = format_nanos(nearest.available), format_nanos(nearest.requested)
     return f"{text}: {where} has {left} left, {needed} needed"
-
-
-def _amount(nanos: int) -> str:
-    form = Format.BINARY_SI if nanos % (10**9 * 1024) == 0 else Format.DECIMAL_SI
-    return str(Quantity(nanos, _NANO_EXPONENT, form, decimal=True))
 
 
 def _taint(option: Option, loss: StageLoss, requested: int, _: NodeView) -> str:

@@ -43,7 +43,7 @@ def yielding(cluster: Cluster) -> dict[str, str]:
     """Search the changes, and return which claims yield to which."""
     conflicts = cluster.state.conflicts
     while conflicts.has_changed:
-        conflicts.take_changed()
+        list(conflicts.take_changed())
     return {each.ours: each.theirs for each in conflicts.list_contests()}
 
 
@@ -138,7 +138,7 @@ def test_after_a_restart_conflicts_are_found_without_a_search_for_each_claim() -
 
 def test_a_few_claims_are_searched_at_a_time() -> None:
     cluster = started(*(written(f"c{number}", 0, ours=False) for number in range(20)))
-    assert len(cluster.state.conflicts.take_changed()) == MAX_SEARCHES
+    assert len(list(cluster.state.conflicts.take_changed())) == MAX_SEARCHES
 
 
 def test_a_claim_that_was_not_searched_yet_is_searched_before_its_pod_is_bound() -> None:
@@ -158,9 +158,9 @@ def test_a_driver_that_publishes_more_ends_a_conflict() -> None:
     assert yielding(cluster)
 
 
-def partitioned(generation: int, devices: int = 2, *, slices: int = 1) -> Slice:
+def partitioned(generation: int, devices: int = 2, *, slices: int = 1, takes: str = "1") -> Slice:
     """Devices that each take the only unit of node n1; with more slices, the pool is incomplete."""
-    unit = {"counterSet": "units", "counters": {"unit": {"value": "1"}}}
+    unit = {"counterSet": "units", "counters": {"unit": {"value": takes}}}
     own = [{"name": f"gpu-{number}", "consumesCounters": [unit]} for number in range(devices)]
     pool = {"name": "n1", "generation": generation, "resourceSliceCount": slices}
     shared = [{"name": "units", "counters": {"unit": {"value": "1"}}}]
@@ -189,12 +189,28 @@ def test_a_conflict_is_found_when_the_driver_has_published_the_devices(
     assert yielding(cluster) == {}
 
 
+@every_row(
+    ("takes", "more"),
+    [("1", "1 more"), ("5Ki", "10239 more"), ("1n", None), ("1e400", "999 more"), ("-1e400", None)],
+)
+def test_a_message_has_any_amount_that_a_driver_publishes(takes: str, more: str | None) -> None:
+    cluster = Cluster()
+    published = partitioned(1, takes=takes)
+    for each in (published, written("ours", 0), written("theirs", 1, ours=False)):
+        cluster.state.apply(None, each)
+    yielding(cluster)
+    contest = cluster.state.conflicts.find_contest("ours")
+    message = contest.conflict.finding.message if contest else None
+    assert (message is None) == (more is None)
+    assert not message or f"{more} of counter unit of units than its total of 1" in message
+
+
 @every_row("whose", ["ours", "theirs"])
 def test_a_pool_without_claims_of_others_beside_ours_is_not_searched(whose: str) -> None:
     cluster = started(*(written(uid, n, ours=whose == "ours") for n, uid in enumerate("ab")))
     yielding(cluster)
     cluster.state.apply(gpu_slice("n1", 8), gpu_slice("n1", 8, generation=2))
-    assert cluster.state.conflicts.take_changed() == []
+    assert list(cluster.state.conflicts.take_changed()) == []
     assert not cluster.state.conflicts.has_changed
 
 

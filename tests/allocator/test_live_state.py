@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from allocator.state import live_state as live_state_module
 from allocator.state.caches import AllocatorCaches
 from allocator.state.cluster_state import AllocatorState
-from allocator.state.conflicts import MAX_SEARCHES
+from allocator.state.conflicts import MAX_SEARCHES, Conflicts
 from allocator.state.live_state import Effect, Inputs, LiveState, compare_inputs, make_state
 from allocator.state.reports import ClaimFinding
 from drawbridge.cluster.history import Identity
@@ -33,6 +33,7 @@ from drawbridge.dra.quantity import Quantity
 from drawbridge.dra.taints import DeviceTaintRule, TaintSelector
 from drawbridge.facts.gather import describe_cluster
 from drawbridge.facts.model import ClassFacts, Cluster, Facts
+from drawbridge.ledger.conflicts import Conflict
 from tests.agreement.fence_parts import NAMESPACE, installed
 from tests.allocator.test_current_conflicts import written
 from tests.tables import every_row
@@ -318,6 +319,30 @@ async def test_after_many_changes_a_turn_of_the_loop_searches_a_few_claims() -> 
         await asyncio.sleep(0)
         searched.append(len({each for each in reported if "theirs" in each}))
     assert searched == [MAX_SEARCHES, 2 * MAX_SEARCHES, others]
+
+
+@pytest.mark.asyncio
+async def test_a_bug_in_the_search_for_one_claim_costs_no_other_its_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, claims, reported = live_state(OURS)
+    uids = [f"theirs{number}" for number in range(2 * MAX_SEARCHES)]
+    for uid in uids:
+        claims.add(written(uid, 0, ours=False))
+    follow = Conflicts.follow
+
+    def fail(conflicts: Conflicts, uid: str) -> tuple[Conflict, ...]:
+        if uid == "theirs2":
+            raise OverflowError
+        return follow(conflicts, uid)
+
+    monkeypatch.setattr(Conflicts, "follow", fail)
+    failures: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, told: failures.append(told))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    searched = {each.rpartition(" ")[2] for each in reported} - {"ours"}
+    assert (searched, len(failures)) == ({*uids} - {"theirs2"}, 1)
 
 
 @pytest.mark.asyncio
