@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from drawbridge.audit.model import PodDemand
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
-from drawbridge.dra.quantity import QuantityError, from_json, parse
+from drawbridge.dra.quantity import QuantityError, from_json, parse, to_int64
 from drawbridge.facts.model import Facts
 from drawbridge.report.plugin_units import MOST_UNITS
 
@@ -20,7 +20,8 @@ def find_sizes(facts: Facts) -> Sizes:
         for name in product.classes:
             capacities = sizes.setdefault(name, {})
             for capacity, amount in product.capacity.items():
-                capacities[capacity] = max(capacities.get(capacity, 0), parse(amount.value).value())
+                size = to_int64(parse(amount.value).value())
+                capacities[capacity] = max(capacities.get(capacity, 0), size)
     return sizes
 
 
@@ -54,7 +55,7 @@ def _read_amounts(option: Mapping[str, Value]) -> dict[str, int]:
     amounts: dict[str, int] = {}
     for name, amount in as_mapping(get_value(option.get("capacity"), ("requests",))).items():
         try:
-            amounts[name] = from_json(amount).value()
+            amounts[name] = max(0, to_int64(from_json(amount).value()))
         except QuantityError:
             continue
     return amounts

@@ -296,6 +296,11 @@ def find_quantity(amounts: Mapping[str, object] | None, key: str) -> Quantity | 
     return valid_quantity(amounts[key]) if amounts and key in amounts else None
 
 
+def to_int64(number: int) -> int:
+    """Return the nearest number that an int64 has: nodes publish more digits than a float has."""
+    return max(-INT64_MAX, min(number, INT64_MAX))
+
+
 def format_nanos(nanos: int) -> str:
     """Format billionths as a quantity, with a binary suffix if they are whole KiB."""
     form = Format.BINARY_SI if nanos % (1024 * 10**-_FINEST) == 0 else Format.DECIMAL_SI

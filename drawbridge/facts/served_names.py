@@ -18,6 +18,7 @@ from drawbridge.dra.device import Device
 from drawbridge.dra.families import Family, allocates_by
 from drawbridge.dra.gates import Gates
 from drawbridge.dra.nodes import Node
+from drawbridge.dra.quantity import to_int64
 from drawbridge.facts.device_counts import (
     ClusterDevices,
     DeviceProjections,
@@ -183,7 +184,7 @@ def _by_precedence(classes: list[CompiledClass]) -> tuple[str, ...]:
 def advertised_resources(node: Node) -> dict[str, int]:
     """Return the extended resources that device plugins advertise on a node."""
     return {
-        name: quantity.value()
+        name: to_int64(quantity.value())
         for name, quantity in node.allocatable.items()
         if "/" in name and not _native(name.partition("/")[0]) and quantity.sign() > 0
     }

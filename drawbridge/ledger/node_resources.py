@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from drawbridge.dra.nodes import Node
-from drawbridge.dra.quantity import Format, Quantity
+from drawbridge.dra.quantity import Format, Quantity, to_int64
 from drawbridge.ledger import codes
 from drawbridge.ledger.extended_resources import is_extended
 from drawbridge.ledger.pods import (
@@ -287,8 +287,8 @@ def _in_units(exact: _Exact) -> Amounts:
 
 
 def _units(name: str, nanos: int) -> int:
-    """Return whole units, rounded up."""
-    return -(-nanos // (1_000_000 if name == CPU else 1_000_000_000))
+    """Return whole units, rounded up, at most an int64."""
+    return to_int64(-(-nanos // (1_000_000 if name == CPU else 1_000_000_000)))
 
 
 def _is_counted(name: str) -> bool:

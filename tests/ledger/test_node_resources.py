@@ -63,6 +63,20 @@ def test_a_pod_that_ends_leaves_what_it_held() -> None:
     assert left.left("n") == before
 
 
+@every_row("amount", ["-1e400", "-1", "1n"])
+def test_the_nearest_node_is_found_whatever_amount_another_kubelet_reports(amount: str) -> None:
+    nodes = [node_with({"nvidia.com/gpu": each}, each) for each in (amount, "5")]
+    _, (reason,) = NodeResources(nodes).fitting({"nvidia.com/gpu": 8}, nodes)
+    assert reason.example == "5"
+
+
+@every_row(("amount", "most"), [("1e400", 2**63 - 1), ("-1e400", 1 - 2**63), ("1n", 1), ("7", 7)])
+def test_an_amount_of_a_kubelet_is_an_int64(amount: str, most: int) -> None:
+    left = NodeResources([node_with({"cpu": amount, "nvidia.com/gpu": amount})]).left("n")
+    assert left["nvidia.com/gpu"] == most
+    assert abs(left["cpu"]) < 2**63
+
+
 def test_nodes_that_lack_the_same_share_a_reason_that_names_the_nearest() -> None:
     nodes = [node_with({"cpu": cpu}, name) for name, cpu in (("a", "1"), ("b", "3"), ("c", "2"))]
     fitting, reasons = NodeResources(nodes).fitting({"cpu": 4000}, nodes)

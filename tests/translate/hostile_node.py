@@ -31,7 +31,7 @@ LABELS: Final = (
     ("nvidia.com/gpu.product", "Odd"),
 )
 _TEXTS: Final = ("", "x", "NVIDIA-H100-80GB-HBM3", "NVIDIA H100 80GB HBM3", "gpu", "mig", "A" * 60)
-_AMOUNTS: Final = ("1", "1Mi", "5Gi", "80Gi", "1Ti", "7", "100")
+_AMOUNTS: Final = ("1", "1Mi", "5Gi", "80Gi", "1Ti", "7", "100", "1e400", "-1e400", "1n", "0")
 
 
 class Cluster(NamedTuple):
@@ -74,7 +74,9 @@ def add_hostile(cluster: Cluster, rng: random.Random, plugins: Sequence[str] = (
     if rng.random() < 0.2:
         slices = [*slices[:-1], slices[-1].__class__(**{**_fields(slices[-1]), "slice_count": 3})]
     names: dict[str, object] = {
-        name: rng.choice(("1", "8", "1000")) for name in plugins if rng.random() < 0.5
+        name: rng.choice(("1", "8", "1000", "1e400", "-1"))
+        for name in plugins
+        if rng.random() < 0.5
     }
     if rng.random() < 0.3:
         names |= {f"aaa.example/{'n' * 40}{i}": "1" for i in range(500)}
