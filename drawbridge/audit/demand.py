@@ -47,7 +47,11 @@ def count_devices(specs: Iterable[Value], sizes: Sizes) -> dict[str, float]:
 
 def find_share(amounts: Mapping[str, int], sizes: Mapping[str, int]) -> float:
     """Return the largest fraction that amounts are of a device; a whole one without amounts."""
-    shares = [min(1.0, n / sizes[name]) for name, n in amounts.items() if sizes.get(name)]
+    shares = [
+        min(1.0, max(0, to_int64(number)) / sizes[name])
+        for name, number in amounts.items()
+        if sizes.get(name)
+    ]
     return max(shares, default=1.0)
 
 
@@ -55,7 +59,7 @@ def _read_amounts(option: Mapping[str, Value]) -> dict[str, int]:
     amounts: dict[str, int] = {}
     for name, amount in as_mapping(get_value(option.get("capacity"), ("requests",))).items():
         try:
-            amounts[name] = max(0, to_int64(from_json(amount).value()))
+            amounts[name] = from_json(amount).value()
         except QuantityError:
             continue
     return amounts
