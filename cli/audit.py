@@ -50,7 +50,8 @@ from drawbridge.report.tables import escape_unprintable
 
 EXIT_CODES = {
     DONE: "printed",
-    BAD: "a cluster, a part of the input or the configuration cannot be read, or bad input",
+    BAD: "a cluster, what every audit needs of it, a part of the files or the configuration cannot"
+    " be read, or bad input",
 }
 _WRITERS: Final = {"csv": write_csv, "html": write_html}
 # As in a copy of the webhook.

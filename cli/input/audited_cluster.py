@@ -48,6 +48,41 @@ _SORTED: Final = frozenset(
 Report = Callable[[str], None]
 
 
+class _Kind(NamedTuple):
+    """A kind that is read of a live cluster.
+
+    Without a required one, the audit would tell what is not true of pods: that no driver serves
+    their devices, or that there are none. Another one that may not be read is a finding.
+    """
+
+    resource: Resource
+    is_required: bool = False
+    is_for_plan: bool = False  # and not read for one namespace
+    fields: str = ""
+
+
+_READ: Final[Mapping[str, tuple[_Kind, ...]]] = {
+    "nodes and devices": (
+        _Kind(resources.NODES, is_required=True),
+        _Kind(resources.CLASSES, is_required=True),
+        _Kind(resources.SLICES, is_required=True),
+        _Kind(resources.NETWORKS),
+        _Kind(resources.NAMESPACES, is_required=True),
+    ),
+    "workloads": (
+        *(_Kind(Resource(e.group, e.version, e.plural, e.kind)) for e in WORKLOADS),
+        _Kind(resources.CLAIMS),
+        _Kind(resources.TEMPLATES),
+        _Kind(resources.RESOURCE_QUOTAS),
+        _Kind(resources.DISRUPTION_BUDGETS, is_for_plan=True),
+        _Kind(resources.VOLUME_CLAIMS, is_for_plan=True),
+        _Kind(resources.VOLUMES, is_for_plan=True),
+        _Kind(resources.EVENTS, fields=f"reason={FAILED_CREATE}"),
+    ),
+    "pods": (_Kind(resources.PODS, is_required=True),),
+}
+
+
 class ClusterRead(NamedTuple):
     """The objects, and the version of the API server."""
 
@@ -111,41 +146,24 @@ def _with_stuck(read: ClusterRead, stuck: Iterable[Stuck], only: str | None) -> 
 async def _read_live(
     session: "Session", only: str, findings: list[LocatedFinding], report: Report
 ) -> Sequence[Value]:
-    report("reading nodes and devices")
     values: list[Value] = []
-    for kind in (resources.NODES, resources.CLASSES, resources.SLICES):
-        values += await _list(session, kind, "", findings)
-    values += await _list(session, resources.NETWORKS, only, findings)
-    if only:
-        named = await live_cluster.read_if_allowed(
-            live_cluster.read_object(session, resources.NAMESPACES, only), findings
-        )
-        values += [] if named is None else [named]
-    else:
-        values += await _list(session, resources.NAMESPACES, "", findings)
-    report("reading workloads")
-    owners = (resources.Resource(e.group, e.version, e.plural, e.kind) for e in WORKLOADS)
-    for kind in (*owners, resources.CLAIMS, resources.TEMPLATES):
-        values += await _list(session, kind, only, findings)
-    values += await _list(session, resources.RESOURCE_QUOTAS, only, findings)
-    if not only:
-        for kind in (resources.DISRUPTION_BUDGETS, resources.VOLUME_CLAIMS, resources.VOLUMES):
-            values += await _list(session, kind, "", findings)
-    values += await _list(session, resources.EVENTS, only, findings, f"reason={FAILED_CREATE}")
-    report("reading pods")
-    return [*values, *await _list(session, resources.PODS, only, findings)]
+    for stage, kinds in _READ.items():
+        report(f"reading {stage}")
+        for kind in kinds:
+            if not (only and kind.is_for_plan):
+                reading = _read_kind(session, kind, only)
+                if not kind.is_required:
+                    reading = live_cluster.read_if_allowed(reading, findings)
+                values += await reading or ()
+    return values
 
 
-async def _list(
-    session: "Session",
-    kind: Resource,
-    namespace: str,
-    findings: list[LocatedFinding],
-    fields: str = "",
-) -> Sequence[Value]:
-    """List a kind; nothing if the cluster lacks it, or if one may not read it, with a finding."""
-    listing = live_cluster.list_if_served(session, kind, namespace, fields)
-    return await live_cluster.read_if_allowed(listing, findings) or ()
+async def _read_kind(session: "Session", kind: _Kind, only: str) -> Sequence[Value] | None:
+    """List a kind; nothing if the cluster lacks it. Of namespaces, read the one that is named."""
+    if only and kind.resource == resources.NAMESPACES:
+        named = await live_cluster.read_object(session, resources.NAMESPACES, only)
+        return [] if named is None else [named]
+    return await live_cluster.list_if_served(session, kind.resource, only, kind.fields)
 
 
 def _sort(
