@@ -49,6 +49,7 @@ class Switched(NamedTuple):
     namespaces: Mapping[Mode, tuple[str, ...]]
     waiting: tuple[Mapping[str, Value], ...] = ()
     findings: tuple[Finding, ...] = ()
+    any_webhook: bool = True  # whether any exists that is as wanted now
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -90,19 +91,34 @@ async def switch_webhooks(session: "Session", *, off: bool) -> Switched:
     """Switch the webhooks that exist; one that cannot be changed does not stop the others."""
     lines: list[str] = []
     findings: list[Finding] = []
+    any_webhook = False
     for plural, name in SWITCHED if off else reversed(SWITCHED):
         about = f"{plural}/{name}"
         try:
             outcome = await _switch_configuration(session, plural, name, off=off)
         except ApiError as error:
-            findings.append(codes.SWITCH_INCOMPLETE.at("webhooks", error.message, object=about))
+            findings.append(_report(error, about, "webhooks"))
         else:
-            lines.append(f"{about}: {outcome}")
-    return Switched(tuple(lines), await _list_namespaces(session), findings=tuple(findings))
+            lines.append(f"{about}: {outcome or 'does not exist'}")
+            any_webhook = any_webhook or bool(outcome)
+    return Switched(
+        tuple(lines),
+        await _list_namespaces(session),
+        findings=tuple(findings),
+        any_webhook=any_webhook,
+    )
+
+
+def _report(error: ApiError, about: str, path: str = "") -> Finding:
+    remedy = codes.ASK_TO_SWITCH if error.forbidden else None
+    return codes.SWITCH_INCOMPLETE.at(path, error.message, object=about, remedy=remedy)
 
 
 async def _switch_configuration(session: "Session", plural: str, name: str, *, off: bool) -> str:
-    """Switch one configuration, and give up the ownership of what the patch wrote."""
+    """Switch one configuration, and give up the ownership of what the patch wrote.
+
+    Return what it is now; empty if it does not exist.
+    """
     from controller.field_ownership import release_fields  # noqa: PLC0415  # loaded on demand
     from drawbridge.cluster.client import ResourceClient, decode_object  # noqa: PLC0415  # the same
 
@@ -113,7 +129,7 @@ async def _switch_configuration(session: "Session", plural: str, name: str, *, o
     for _ in range(_ATTEMPTS):
         live = await client.read(name)
         if live is None:
-            return "does not exist"
+            return ""
         try:
             if (patch := compose_switch(live, off=off)) is not None:
                 live = await client.merge(name, patch)
@@ -162,8 +178,7 @@ async def _with_waiting_pods(session: "Session", switched: Switched, *, recreate
     try:
         waiting = await live_cluster.list_all(partial(client.iterate, fields=_WAITING))
     except ApiError as error:
-        finding = codes.SWITCH_INCOMPLETE.at("", error.message, object="pods")
-        return switched._replace(findings=(*findings, finding))
+        return switched._replace(findings=(*findings, _report(error, "pods")))
     left = []
     for pod in waiting:
         metadata = pod["metadata"]
@@ -175,10 +190,10 @@ async def _with_waiting_pods(session: "Session", switched: Switched, *, recreate
         except ApiError as error:
             left.append(pod)
             about = f"Pod/{metadata['namespace']}/{metadata['name']}"
-            findings.append(codes.SWITCH_INCOMPLETE.at("", error.message, object=about))
+            findings.append(_report(error, about))
     if deleted := len(waiting) - len(left):
         lines.append(f"{count_noun(deleted, 'pod')} deleted, which their owners create again")
-    return Switched(tuple(lines), switched.namespaces, tuple(left), tuple(findings))
+    return switched._replace(lines=tuple(lines), waiting=tuple(left), findings=tuple(findings))
 
 
 def _has_owner(pod: Mapping[str, Value]) -> bool:
@@ -188,7 +203,8 @@ def _has_owner(pod: Mapping[str, Value]) -> bool:
 
 def _describe(switched: Switched) -> Iterator[str]:
     yield from describe_namespaces(switched)
-    yield "Namespaces keep their labels; `drawbridge on` switches on again."
+    if switched.any_webhook:
+        yield "Namespaces keep their labels; `drawbridge on` switches on again."
     owned = [pod for pod in switched.waiting if _has_owner(pod)]
     bare = [pod for pod in switched.waiting if not _has_owner(pod)]
     if not switched.waiting:

@@ -1,5 +1,7 @@
 """The codes of findings about reading a cluster from the command line."""
 
+from typing import Final
+
 from drawbridge.finding import Codes
 
 CODES = Codes()
@@ -9,6 +11,11 @@ PART_UNREADABLE = CODES.define("PartUnreadable")
 KIND_MISSING = CODES.define("KindMissing")
 CONFIGURATION_NOT_READ = CODES.define("ConfigurationNotRead")
 SWITCH_INCOMPLETE = CODES.define("SwitchIncomplete")
+# The remedy for a part that is forbidden. A repetition would be, too.
+ASK_TO_SWITCH: Final = (
+    "Let a cluster administrator run the command, or ask for the right that the message names: no"
+    " role of Drawbridge has those of `off` and `on`, which docs/rbac.md lists."
+)
 POD_UNKNOWN = CODES.define("PodUnknown")
 CLAIM_NOT_ADJUSTABLE = CODES.define("ClaimNotAdjustable")
 DEVICE_NOT_FOUND = CODES.define("DeviceNotFound")

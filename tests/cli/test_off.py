@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from drawbridge.agreement.switch import SWITCH_CONDITION, is_switched_off
 from tests.cli.installed_api import healthy, namespace, register_all
 from tests.cli.running import Printed, on_api
@@ -101,6 +103,23 @@ def test_a_part_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
     failed = play(tmp_path, "off", prepare=prepare, check=check)
     assert failed.code == 2
     assert "SwitchIncomplete" in failed.err
+    assert "docs/rbac.md" in failed.err
+    assert "`drawbridge on` switches on again" in failed.out
+
+
+@pytest.mark.parametrize(("word", "code"), [("off", 403), ("on", 403), ("off", 500)])
+def test_the_remedy_names_rights_only_where_they_are_missing(
+    tmp_path: Path, word: str, code: int
+) -> None:
+    def prepare(api: FakeApi) -> None:
+        installation(api)
+        api.fail(code, method="GET", part="webhookconfigurations", times=99)
+
+    failed = play(tmp_path, word, prepare=prepare)
+    assert failed.code == 2
+    remedies = ["Let a cluster administrator run" in failed.err, "Repeat the" in failed.err]
+    assert remedies == [code == 403, code != 403]
+    assert "switches on again" not in failed.out
 
 
 def test_pods_without_a_node_that_wait_for_our_scheduler_are_named(tmp_path: Path) -> None:
@@ -131,3 +150,4 @@ def test_pods_without_a_node_that_wait_for_our_scheduler_are_named(tmp_path: Pat
 def test_nothing_is_installed(tmp_path: Path) -> None:
     done = play(tmp_path, "off", prepare=lambda _: None)
     assert (done.code, done.out.count("does not exist")) == (0, 3)
+    assert "switches on again" not in done.out
