@@ -23,12 +23,12 @@ def check_state(checked: CheckedState) -> tuple[DoctorLine, ...]:
     """Return the lines of all checks; each problem has one line."""
     lines: list[DoctorLine] = []
     told: set[Finding] = set()
-    unread: dict[str, list[str]] = {}  # the names of checks by reason
+    unread: dict[Unread, list[str]] = {}  # the names of checks
     checks = CLUSTER_CHECKS | (INSTALLATION_CHECKS if checked.state.installed.exists else {})
     for name, check in (checks | CALLER_CHECKS).items():
         for result in check(checked):
             if isinstance(result, Unread):
-                unread.setdefault(result.reason, []).append(name)
+                unread.setdefault(result, []).append(name)
             elif isinstance(result, str):
                 lines.append(passed(name, result))
             elif result not in told:
@@ -36,9 +36,7 @@ def check_state(checked: CheckedState) -> tuple[DoctorLine, ...]:
                 mine = checked.state.operates or result.code in _REMEDIED_BY_ANYBODY
                 remedy = result.remedy if mine else f"{_FOR_ANOTHER}{result.remedy}"
                 lines.append(report(name, result, remedy))
-    if unread:
-        lines.append(_describe_unread(unread))
-    return tuple(lines)
+    return (*lines, *_describe_unread(unread))
 
 
 _MOST_STUCK: Final = 20
@@ -46,10 +44,15 @@ _FOR_ANOTHER: Final = "For the cluster administrator: "
 _REMEDIED_BY_ANYBODY: Final = {codes.WEBHOOK_NOT_TRIED.name, codes.RIGHT_MISSING.name}
 
 
-def _describe_unread(unread: dict[str, list[str]]) -> DoctorLine:
-    names = dict.fromkeys(name for each in unread.values() for name in each)
-    finding = codes.NOT_CHECKED.at("", f"{', '.join(names)}: {'; '.join(unread)}")
-    return report("not checked", finding, finding.remedy)
+def _describe_unread(unread: dict[Unread, list[str]]) -> Iterator[DoctorLine]:
+    """Yield a line for all that the caller may not read, and one for all other reasons."""
+    for is_forbidden, remedy in ((True, None), (False, codes.CORRECT_WHAT_IS_NAMED)):
+        checks = {k.reason: v for k, v in unread.items() if k.is_forbidden == is_forbidden}
+        if checks:
+            names = dict.fromkeys(name for each in checks.values() for name in each)
+            message = f"{', '.join(names)}: {'; '.join(checks)}"
+            finding = codes.NOT_CHECKED.at("", message, remedy=remedy)
+            yield report("not checked", finding, finding.remedy)
 
 
 def check_configuration(checked: CheckedState) -> Iterator[Result]:

@@ -242,7 +242,7 @@ def _check_names_of_quotas(checked: CheckedState) -> Iterator[Result]:
     if named and isinstance(namespaces, Unread):
         yield namespaces
     elif named and any(_LIST_NAMESPACES in each for each in checked.state.missing_rights.values()):
-        yield Unread("you may not list namespaces")
+        yield Unread("you may not list namespaces", is_forbidden=True)
     elif not isinstance(namespaces, Unread):
         for path, name in named.items():
             if name not in namespaces:

@@ -1,10 +1,16 @@
 """The codes of findings about an installation and the rights of the caller."""
 
+from typing import Final
+
 from drawbridge.finding import Codes
 
 CODES = Codes()
 
 NOT_CHECKED = CODES.define("NotChecked")
+# The remedy where no right is missing.
+CORRECT_WHAT_IS_NAMED: Final = (
+    "Correct what the message names, for example the namespace of `-n`. No right is missing."
+)
 NOT_INSTALLED = CODES.define("NotInstalled")
 LEFT_BEHIND = CODES.define("LeftBehind")
 REPLICAS_NOT_READY = CODES.define("ReplicasNotReady")

@@ -79,6 +79,7 @@ class Unread(NamedTuple):
     """The reason why a part could not be read."""
 
     reason: str  # continues a sentence: `you may not list nodes`
+    is_forbidden: bool = False
 
 
 class Right(NamedTuple):
@@ -331,7 +332,7 @@ async def _if_readable(reading: Awaitable[T], verb: str, resource: Resource) -> 
             raise
         if error.not_found:
             return Unread(f"the API server has no {resource.plural}")
-        return Unread(f"you may not {verb} {resource.plural}")
+        return Unread(f"you may not {verb} {resource.plural}", is_forbidden=True)
 
 
 async def _read_namespaces(
@@ -420,7 +421,7 @@ async def _probe_fields(session: "Session", namespace: str) -> tuple[str, ...] |
         except ApiError as error:
             stored_by = interpret_rejection(probe, error)
             if error.forbidden and not stored_by:
-                return Unread(f"you may not create {resources.TEMPLATES.plural}")
+                return Unread(f"you may not create {resources.TEMPLATES.plural}", is_forbidden=True)
             if stored_by is None:
                 return Unread(error.message)
             stored += [name] * stored_by

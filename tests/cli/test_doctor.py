@@ -388,31 +388,6 @@ def test_a_field_that_the_server_drops_is_named_with_its_gate(tmp_path: Path) ->
     assert "DRAConsumableCapacity" in dropped["remedy"]
 
 
-def test_a_person_with_few_rights_gets_one_line_for_all_that_is_not_checked(tmp_path: Path) -> None:
-    closed = ("nodes", "namespaces", "resourceslices", "deviceclasses", "configmaps", "leases",
-              "webhookconfigurations", "resourceclaimtemplates")  # fmt: skip
-
-    def close(api: FakeApi) -> None:
-        for part in closed:
-            api.fail(403, part=part, times=99, message=f"{part} is forbidden")
-        api.denied |= {"nodes", "resourceclaimtemplates"}
-
-    diagnosis = doctor(tmp_path, "-o", "json", change=close)
-    assert (diagnosis.code, diagnosis.err) == (0, "")
-    (unread,) = (each for each in diagnosis.lines if each["code"] == "NotChecked")
-    names, _, reasons = unread["message"].partition(": ")
-    checks = {"claim fields", "drivers", "DeviceClasses", "configured classes", "ResourceSlices",
-              "nodes", "replicas", "webhook registration", "namespaces", "facts",
-              "controller", "GPU Operator", "stuck"}  # fmt: skip
-    assert set(names.split(", ")) == checks
-    assert {"you may not create resourceclaimtemplates", "you may not list nodes"} <= set(
-        reasons.split("; ")
-    )
-    rights = [each["message"] for each in diagnosis.of("your rights")]
-    assert rights[0].startswith("you may not list nodes, list resourceclaimtemplates")
-    assert "create resourceclaimtemplates.resource.k8s.io in namespace default" in rights[2]
-
-
 def test_a_cluster_without_an_installation_has_no_lines_about_its_parts(tmp_path: Path) -> None:
     diagnosis = doctor(tmp_path, "-o", "json", change=uninstall)
     assert diagnosis.codes == ["NotInstalled"]
