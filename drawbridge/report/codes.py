@@ -26,6 +26,8 @@ ASK_WHETHER_IT_FITS: Final = (
 )
 ORIGINAL_UNREADABLE = CODES.define("OriginalUnreadable")
 TEMPLATE_MISSING = CODES.define("TemplateMissing")
+# The remedy where an event of Drawbridge has cause and remedy.
+SEE_EVENT: Final = "The event {} says why, and what to do."
 TEMPLATE_DIFFERS = CODES.define("TemplateDiffers")
 CLAIM_NOT_GENERATED = CODES.define("ClaimNotGenerated", Trait.ONLY_FOR_PODS)
 CLAIM_GONE = CODES.define("ClaimGone")

@@ -13,7 +13,7 @@ from drawbridge.documents.document import name_object
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.claim import Claim, read_claim
-from drawbridge.finding import Finding
+from drawbridge.finding import EXPLAINED, Finding
 from drawbridge.ledger.allocation_mark import is_allocated_by_us
 from drawbridge.names import (
     FACTS_ANNOTATION,
@@ -219,6 +219,7 @@ def _hints(pod: Value, before: Value | None) -> dict[str, str]:
 _EXTENDED: Final = ("status", "extendedResourceClaimStatus")
 _MAPPINGS: Final = "requestMappings"
 _HELD: Final = ("allocated", "reserved", "not needed")
+_NO_CLAIM: Final = ("template missing", "not generated", "missing")
 
 
 def _claims(objects: PodObjects) -> Iterator[ExplainedClaim]:
@@ -348,7 +349,7 @@ def _findings(objects: PodObjects, pod: Explanation, unreadable: str) -> Iterato
         yield codes.ORIGINAL_UNREADABLE.at(path, unreadable, object=about)
     for i, claim in enumerate(pod.claims):
         path = "" if claim.name == EXTENDED_RESOURCES else f"spec.resourceClaims[{i}]"
-        yield from _claim_findings(objects, claim, about, path)
+        yield from _claim_findings(objects, claim, about, path, pod.events)
     stuck = [*report_stuck(_select_stuck(objects.stuck, pod))]
     yield from stuck
     told = {each.code for each in stuck}
@@ -366,7 +367,11 @@ def _select_stuck(stuck: Sequence[Stuck], pod: Explanation) -> Iterator[Stuck]:
 
 
 def _claim_findings(
-    objects: PodObjects, explained: ExplainedClaim, about: str, path: str
+    objects: PodObjects,
+    explained: ExplainedClaim,
+    about: str,
+    path: str,
+    events: Sequence[SeenEvent],
 ) -> Iterator[Finding]:
     namespace = get_value(objects.pod, ("metadata", "namespace")) or "default"
     claim = f"ResourceClaim/{namespace}/{explained.claim}"
@@ -376,7 +381,8 @@ def _claim_findings(
         yield codes.TEMPLATE_DIFFERS.at("spec", message, object=template)
     if explained.state == "template missing":
         message = f"ResourceClaimTemplate {explained.template} not found"
-        yield codes.TEMPLATE_MISSING.at(path, message, object=about)
+        remedy = _refer_to_event(explained.template or "", events)
+        yield codes.TEMPLATE_MISSING.at(path, message, object=about, remedy=remedy)
     elif explained.state == "not generated":
         message = f"no claim created from template {explained.template} yet"
         yield codes.CLAIM_NOT_GENERATED.at(path, message, object=about)
@@ -390,6 +396,12 @@ def _claim_findings(
         names = ", ".join(_text(as_mapping(user).get("name")) for user in users) or "no pod"
         message = f"reserved for {names}, not for this pod"
         yield codes.CLAIM_NOT_RESERVED.at("", message, object=claim)
+
+
+def _refer_to_event(template: str, events: Sequence[SeenEvent]) -> str | None:
+    """Return the remedy if the last event that names the template is a finding of Drawbridge."""
+    reasons = [e.reason for e in events if e.reason in EXPLAINED and template in e.message]
+    return codes.SEE_EVENT.format(reasons[-1]) if reasons else None
 
 
 def _find_other_name(template: Value) -> str:
@@ -424,11 +436,15 @@ def _pod_findings(objects: PodObjects, pod: Explanation, about: str) -> Iterator
     if pod.gang is not None and pod.node is None:
         for finding in gangs.report_gang(pod.gang, objects.pod):
             yield msgspec.structs.replace(finding, object=about)
+    conditions = [*_conditions(objects.pod, "PodScheduled")]
+    if pod.node is None and not conditions and any(e.state in _NO_CLAIM for e in pod.claims):
+        # Until it has its claims, no scheduler tries the pod.
+        return
     if scheduling.is_untried(objects.pod):
         message = scheduling.describe_untried(objects.lease, objects.installed_in)
         yield codes.POD_PENDING.at("", message, object=about, remedy=scheduling.REMEDY)
     elif pod.node is None:
-        message = "; ".join(_conditions(objects.pod, "PodScheduled"))
+        message = "; ".join(conditions)
         remedy = codes.FREE_RESOURCES if objects.is_live else None
         remedy = remedy if message else f"Check that the scheduler {pod.scheduler} runs."
         message = message or f"no message from the scheduler {pod.scheduler} yet"

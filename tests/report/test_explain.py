@@ -136,6 +136,41 @@ def test_each_missing_step_has_its_finding() -> None:
     }
 
 
+def told_by(reason: str, note: str) -> dict[str, Any]:
+    subject = {"kind": "Pod", "name": "train", "namespace": "team-a", "uid": "u1"}
+    return {"kind": "Event", "regarding": subject, "reason": reason, "note": note}
+
+
+REFUSED = told_by("TemplateRefused", f"ResourceClaimTemplate {NAME}: 403: a quota. Fix the cause.")
+OF_KUBERNETES = told_by("FailedResourceClaimCreation", f'template "{NAME}": not found')
+OF_ANOTHER = told_by("TemplateRefused", "ResourceClaimTemplate drawbridge-other: 403: a quota")
+
+
+@pytest.mark.parametrize(
+    ("events", "refers"), [([REFUSED], True), ([OF_KUBERNETES], False), ([OF_ANOTHER], False)]
+)
+def test_a_missing_template_refers_to_the_event_that_says_why(
+    events: list[Any], *, refers: bool
+) -> None:
+    (missing,) = explained(pod(), templates=(), events=events).findings
+    assert missing.code == "TemplateMissing"
+    assert ("The event TemplateRefused says why" in missing.remedy) == refers
+    assert ("log of the controller" in missing.remedy) != refers
+
+
+@pytest.mark.parametrize("scheduler", ["drawbridge", "default-scheduler"])
+def test_no_scheduler_is_to_be_checked_for_a_pod_that_has_no_claim_yet(scheduler: str) -> None:
+    value: Any = {**TRANSLATED, "spec": {**TRANSLATED["spec"], "schedulerName": scheduler}}
+    generated = {"resourceClaimStatuses": [GENERATED]}
+    without = [explained(pod(value), templates=()), explained(pod(value))]
+    without.append(explained(pod(value, **generated)))
+    assert [*map(codes, without)] == [["TemplateMissing"], ["ClaimNotGenerated"], ["ClaimGone"]]
+    waiting = explained(pod(value, **generated), (claim(allocated=False),))
+    assert codes(waiting) == ["ClaimPending", "PodPending"]
+    said = {"type": "PodScheduled", "status": "False", "message": "gated"}
+    assert "PodPending" in codes(explained(pod(value, conditions=[said]), templates=()))
+
+
 OURS: Any = {**TRANSLATED, "spec": {**TRANSLATED["spec"], "schedulerName": "drawbridge"}}
 LEASES: list[tuple[Any, str]] = [
     (None, "the scheduler drawbridge has not tried the pod yet"),
