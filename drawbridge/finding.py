@@ -44,6 +44,14 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     remedy: str
 
+    @property
+    def sentences(self) -> str:
+        """The message and the remedy, one after the other."""
+        if not (self.message and self.remedy):
+            return self.message or self.remedy
+        end = "" if self.message.endswith((".", "!", "?", "…", ":")) else "."
+        return f"{self.message}{end} {self.remedy}"
+
 
 class Code(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of finding: a stable name, its documentation, and how its findings are handled."""

@@ -79,7 +79,7 @@ class EventRecorder:
         """Record a finding about an object; `action` is the event's action, such as `Translate`."""
         now = self._now()
         # Messages contain text of users. Only what fits into an event is kept.
-        note = _shorten_note(f"{finding.message} {finding.remedy}".strip())
+        note = _shorten_note(finding.sentences)
         key = SeriesKey(involved, finding.code, finding.severity, action, note)
         current = self._series.get(key)
         if current is not None and now - current.last_recorded < FORGET_SECONDS:

@@ -87,7 +87,7 @@ async def test_a_finding_becomes_an_event_on_its_object(rig: Rig) -> None:
         "uid": "u-1",
     }
     assert (event["type"], event["reason"]) == ("Warning", "NoDeviceMatches")
-    assert event["note"] == "nothing matches ask for less"
+    assert event["note"] == "nothing matches. ask for less"
     assert event["action"] == "Translate"
     assert event["reportingController"] == "drawbridge.dev/controller"
     assert event["reportingInstance"] == "drawbridge-controller-1"
@@ -285,6 +285,23 @@ async def test_an_event_with_a_lost_response_exists_once(rig: Rig) -> None:
 
     assert len(rig.events_written()) == 1
     assert rig.recorder.dropped == 0
+
+
+@pytest.mark.parametrize(
+    ("message", "remedy", "note"),
+    [
+        ("a quota: pods=0", "Raise it.", "a quota: pods=0. Raise it."),
+        ("It is full.", "Raise it.", "It is full. Raise it."),
+        ("Did you mean a?", "Write a.", "Did you mean a? Write a."),
+        ("a quota", "", "a quota"),
+    ],
+)
+async def test_a_note_has_message_and_remedy_as_sentences(
+    rig: Rig, message: str, remedy: str, note: str
+) -> None:
+    rig.recorder.record(finding(message=message, remedy=remedy), POD, "Translate")
+    await rig.write_due()
+    assert rig.events_written()[0]["note"] == note
 
 
 @pytest.mark.parametrize("letter", ["a", "ä", "𝄞"])
