@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from cli.diagnosis.state import ClusterState, Unread
+from cli.diagnosis.state import ClusterState
+from cli.diagnosis.unread import Unread
 from cli.input.cluster_objects import ClusterObjects, sort_documents
 from cli.input.facts_objects import facts_input
 from cli.input.live_cluster import as_documents

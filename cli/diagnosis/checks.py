@@ -11,7 +11,8 @@ import msgspec
 from cli.diagnosis import cluster, codes, installation, neighbours, remains
 from cli.diagnosis.checked_state import Check, CheckedState, Result
 from cli.diagnosis.line import DoctorLine, passed, report
-from cli.diagnosis.state import PURPOSES, Unread
+from cli.diagnosis.state import PURPOSES
+from cli.diagnosis.unread import Unread
 from drawbridge.config.policy import apply_policies
 from drawbridge.documents.document import has_errors
 from drawbridge.dra.counted import count_noun

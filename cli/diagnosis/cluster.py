@@ -8,7 +8,8 @@ import msgspec
 
 from cli.diagnosis import codes
 from cli.diagnosis.checked_state import CheckedState, Result
-from cli.diagnosis.state import KUEUE, KUEUE_CONFIG_MAP, Right, Unread
+from cli.diagnosis.state import KUEUE, KUEUE_CONFIG_MAP, Right
+from cli.diagnosis.unread import Unread
 from controller.dual_nodes import describe_held_node, describe_outlived_plugin
 from drawbridge.agreement.dual_nodes import describe_dual_nodes
 from drawbridge.agreement.operation_codes import SERVER_VERSION_UNKNOWN

@@ -12,7 +12,8 @@ from certs.authority import Certificate, read_certificates
 from cli.diagnosis import codes
 from cli.diagnosis.checked_state import CheckedState, Result
 from cli.diagnosis.line import describe_seconds
-from cli.diagnosis.state import ClusterState, Object, Unread
+from cli.diagnosis.state import ClusterState, Object
+from cli.diagnosis.unread import Unread
 from cli.diagnosis.webhook_trial import TrialResult
 from cli.terminal.durations import parse_time
 from drawbridge.agreement.admission_codes import PLACEMENT_LABEL_UNKNOWN

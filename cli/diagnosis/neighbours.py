@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from cli.diagnosis.checked_state import CheckedState, Result
-from cli.diagnosis.state import Unread
+from cli.diagnosis.unread import Unread
 from drawbridge.agreement.autoscalers import (
     describe_simulation,
     find_autoscalers,

@@ -5,22 +5,17 @@ from typing import Final
 
 from cli.diagnosis import codes
 from cli.diagnosis.checked_state import CheckedState, Result
-from cli.diagnosis.state import Unread
+from cli.diagnosis.left_objects import COMMANDS
+from cli.diagnosis.unread import Unread
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_mapping
 from drawbridge.dra.counted import list_some
-from drawbridge.names import DUAL_LABEL, FENCE_POLICY, MANAGED_SELECTOR, MIRRORED_QUOTA, OWNED_TAINT
+from drawbridge.names import DUAL_LABEL, OWNED_TAINT
 
 _MOST_NAMES: Final = 5
-_POLICIES: Final = "validatingadmissionpolicies,validatingadmissionpolicybindings"
-_QUOTAS: Final = (
-    f"resourcequotas -A -l {MANAGED_SELECTOR} --field-selector metadata.name={MIRRORED_QUOTA}"
-)
-# The command that removes what is left; kubectl names nodes without the taint as errors.
+# kubectl names nodes without the taint as errors.
 _COMMANDS: Final = {
-    "ValidatingAdmissionPolicy": f"kubectl delete {_POLICIES} {FENCE_POLICY}",
-    "DeviceTaintRule": f"kubectl delete devicetaintrules -l {OWNED_TAINT}=pool",
-    "ResourceQuota": f"kubectl delete {_QUOTAS}",
+    **COMMANDS,
     OWNED_TAINT: f"kubectl taint nodes --all {OWNED_TAINT}-",
     DUAL_LABEL: f"kubectl label nodes -l {DUAL_LABEL} {DUAL_LABEL}-",
 }

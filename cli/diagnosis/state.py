@@ -5,7 +5,7 @@ not read is an `Unread` with the reason, and the other parts are read anyway.
 """
 
 import argparse
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from cli.diagnosis import webhook_trial
+from cli.diagnosis.left_objects import read_remains
+from cli.diagnosis.unread import Unread, if_readable
 from cli.diagnosis.webhook_trial import WebhookTrial
 from cli.input import installed_namespace, live_cluster
 from cli.input.stuck_objects import StuckRead, read_stuck
@@ -26,7 +28,6 @@ from drawbridge.agreement.scope import Mode, decide_namespace_scope
 from drawbridge.agreement.switch import is_switched_off
 from drawbridge.api_error import ApiError
 from drawbridge.cluster import resources
-from drawbridge.cluster.discovery import find_taint_rules
 from drawbridge.cluster.resources import Resource
 from drawbridge.config.model import Configuration, Placement, Scope
 from drawbridge.documents.paths import get_value
@@ -37,12 +38,8 @@ from drawbridge.names import (
     CONTROLLER_LEASE,
     DUAL_LABEL,
     FACTS_CONFIG_MAP,
-    FENCE_POLICY,
     JUDGE_CONFIGURATION,
     JUDGE_DEPLOYMENT,
-    MANAGED_SELECTOR,
-    MIRRORED_QUOTA,
-    OWNED_TAINT,
     SCHEDULER_DEPLOYMENT,
     SCHEDULER_LEASE,
     WEBHOOK_CONFIGURATION,
@@ -71,15 +68,6 @@ _NEIGHBOUR_KINDS: Final = (
     resources.NODE_POOLS,
 )
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-# The status of a request without the permission, or for a kind that the server does not have.
-_NOT_READABLE: Final = (401, 403, 404)
-
-
-class Unread(NamedTuple):
-    """The reason why a part could not be read."""
-
-    reason: str  # continues a sentence: `you may not list nodes`
-    is_forbidden: bool = False
 
 
 class Right(NamedTuple):
@@ -200,7 +188,7 @@ class ClusterState:
     cluster_queues: Sequence[dict[str, Value]] | Unread = ()
     waiting_pods: Sequence[dict[str, Value]] | Unread = ()  # without a node, in bridge placement
     stuck: StuckRead | Unread = field(default_factory=StuckRead)
-    # By kind, what the controller or an administrator made for an installation that is gone.
+    # By kind, what was made for an installation that is gone.
     remains: Mapping[str, list[dict[str, Value]] | Unread] = field(default_factory=dict)
 
 
@@ -212,7 +200,7 @@ async def read_state(
     namespace = options.namespace or session.namespace
     kinds = (resources.NODES, resources.CLASSES, resources.SLICES, resources.CLAIMS)
     published = {
-        kind.kind: await _if_readable(live_cluster.list_objects(session, kind), "list", kind)
+        kind.kind: await if_readable(live_cluster.list_objects(session, kind), "list", kind)
         for kind in kinds
     }
     namespaces = await _read_namespaces(session, namespace)
@@ -227,7 +215,7 @@ async def read_state(
         namespace=namespace,
         published=published,
         labelled={
-            name: await _if_readable(
+            name: await if_readable(
                 live_cluster.list_objects(session, resources.PODS, fields=f"spec.nodeName={name}"),
                 "list",
                 resources.PODS,
@@ -243,32 +231,16 @@ async def read_state(
         kueue=await _read_kueue(session, namespaces),
         cluster_queues=await _read_cluster_queues(session),
         neighbours=await _read_neighbours(session),
-        waiting_pods=await _if_readable(
+        waiting_pods=await if_readable(
             live_cluster.list_objects(session, resources.PODS, fields="spec.nodeName="),
             "list",
             resources.PODS,
         )
         if bridge
         else (),
-        stuck=await _if_readable(_read_stuck(session, published), "list", resources.CLAIMS),
-        remains={} if installed.exists else await _read_remains(session),
+        stuck=await if_readable(_read_stuck(session, published), "list", resources.CLAIMS),
+        remains={} if installed.exists else await read_remains(session),
     )
-
-
-async def _read_remains(session: "Session") -> Mapping[str, list[dict[str, Value]] | Unread]:
-    """Return what outlives an installation, beside the labels and taints of nodes."""
-    rules = await find_taint_rules(session)
-    selected = [
-        (resources.POLICIES, f"metadata.name={FENCE_POLICY}", ""),
-        (resources.RESOURCE_QUOTAS, f"metadata.name={MIRRORED_QUOTA}", MANAGED_SELECTOR),
-        *([(rules, "", f"{OWNED_TAINT}=pool")] if rules else []),
-    ]
-    return {
-        kind.kind: await _if_readable(
-            live_cluster.list_objects(session, kind, fields=fields, labels=labels), "list", kind
-        )
-        for kind, fields, labels in selected
-    }
 
 
 async def _read_stuck(
@@ -296,13 +268,13 @@ async def _read_kueue(
     if isinstance(namespaces, Unread) or KUEUE not in namespaces:
         return None
     reading = live_cluster.read_object(session, resources.CONFIG_MAPS, KUEUE_CONFIG_MAP, KUEUE)
-    return await _if_readable(reading, "get", resources.CONFIG_MAPS)
+    return await if_readable(reading, "get", resources.CONFIG_MAPS)
 
 
 async def _read_cluster_queues(session: "Session") -> Sequence[dict[str, Value]] | Unread:
     """Read the quotas of Kueue."""
     listing = live_cluster.list_objects(session, resources.CLUSTER_QUEUES)
-    return await _if_readable(listing, "list", resources.CLUSTER_QUEUES)
+    return await if_readable(listing, "list", resources.CLUSTER_QUEUES)
 
 
 async def _read_neighbours(session: "Session") -> Neighbours | Unread:
@@ -310,13 +282,13 @@ async def _read_neighbours(session: "Session") -> Neighbours | Unread:
     deployments: dict[str, dict[str, Value]] = {}
     for selector in _NEIGHBOURS:
         listing = live_cluster.list_objects(session, resources.DEPLOYMENTS, labels=selector)
-        listed = await _if_readable(listing, "list", resources.DEPLOYMENTS)
+        listed = await if_readable(listing, "list", resources.DEPLOYMENTS)
         if isinstance(listed, Unread):
             return listed
         deployments |= {f"{get_value(each, ('metadata', 'uid'))}": each for each in listed}
     others: list[list[dict[str, Value]]] = []
     for kind in _NEIGHBOUR_KINDS:
-        served = await _if_readable(live_cluster.list_if_served(session, kind), "list", kind)
+        served = await if_readable(live_cluster.list_if_served(session, kind), "list", kind)
         if isinstance(served, Unread):
             return served
         others.append(served)
@@ -324,25 +296,14 @@ async def _read_neighbours(session: "Session") -> Neighbours | Unread:
     return Neighbours([*deployments.values()], policies, clusters, [*chain.from_iterable(groups)])
 
 
-async def _if_readable(reading: Awaitable[T], verb: str, resource: Resource) -> T | Unread:
-    try:
-        return await reading
-    except ApiError as error:
-        if error.code not in _NOT_READABLE:
-            raise
-        if error.not_found:
-            return Unread(f"the API server has no {resource.plural}")
-        return Unread(f"you may not {verb} {resource.plural}", is_forbidden=True)
-
-
 async def _read_namespaces(
     session: "Session", own: str
 ) -> Mapping[str, Mapping[str, str]] | Unread:
     """Return the labels of all namespaces, or of the caller's if that is all that is allowed."""
     kind = resources.NAMESPACES
-    namespaces = await _if_readable(live_cluster.list_objects(session, kind), "list", kind)
+    namespaces = await if_readable(live_cluster.list_objects(session, kind), "list", kind)
     if isinstance(namespaces, Unread):
-        namespace = await _if_readable(live_cluster.read_object(session, kind, own), "get", kind)
+        namespace = await if_readable(live_cluster.read_object(session, kind, own), "get", kind)
         if not isinstance(namespace, dict):
             return namespaces
         namespaces = [namespace]
@@ -385,7 +346,7 @@ def _labels(value: Object) -> Mapping[str, str]:
 async def _read_installed(session: "Session", *, bridge: bool) -> Installed:
     async def read(resource: Resource, name: str, namespace: str = "") -> Object | Unread | None:
         reading = live_cluster.read_object(session, resource, name, namespace)
-        return await _if_readable(reading, "get", resource)
+        return await if_readable(reading, "get", resource)
 
     mutating = await read(resources.MUTATING_WEBHOOKS, WEBHOOK_CONFIGURATION)
     namespace = installed_namespace.of_registration(

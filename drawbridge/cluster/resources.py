@@ -123,6 +123,20 @@ POLICY_BINDINGS: Final = Resource(
     "ValidatingAdmissionPolicyBinding",
     namespaced=False,
 )
+_RBAC: Final = "rbac.authorization.k8s.io"
+_FLOW: Final = "flowcontrol.apiserver.k8s.io"
+CLUSTER_ROLES: Final = Resource(_RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False)
+CLUSTER_ROLE_BINDINGS: Final = Resource(
+    _RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
+)
+FLOW_SCHEMAS: Final = Resource(_FLOW, "v1", "flowschemas", "FlowSchema", namespaced=False)
+PRIORITY_LEVELS: Final = Resource(
+    _FLOW,
+    "v1",
+    "prioritylevelconfigurations",
+    "PriorityLevelConfiguration",
+    namespaced=False,
+)
 ALL: Final = (
     PODS,
     NODES,
@@ -148,4 +162,8 @@ ALL: Final = (
     VALIDATING_WEBHOOKS,
     POLICIES,
     POLICY_BINDINGS,
+    CLUSTER_ROLES,
+    CLUSTER_ROLE_BINDINGS,
+    FLOW_SCHEMAS,
+    PRIORITY_LEVELS,
 )

@@ -4,14 +4,17 @@ from pathlib import Path
 
 import pytest
 
+from cli.diagnosis.left_objects import INSTALLED
 from drawbridge.agreement.device_fence import policy_spec
 from drawbridge.dra.inventory import PoolID
 from tests.cli.installed_api import SYSTEM
 from tests.cli.test_doctor import doctor, uninstall
 from tests.cluster.fake.api import FakeApi
+from tests.manifests.rendering import render_chart
 
 POOL = PoolID("gpu.nvidia.com", "node-a")
 LIMIT = "gpu.nvidia.com.deviceclass.resource.k8s.io/devices"
+LABEL = "app.kubernetes.io/part-of"
 LEFT = {
     "ValidatingAdmissionPolicy drawbridge-owned-devices": (
         "kubectl delete validatingadmissionpolicies,validatingadmissionpolicybindings "
@@ -22,6 +25,15 @@ LEFT = {
         "--field-selector metadata.name=drawbridge-quota"
     ),
     "DeviceTaintRule drawbridge-1": "kubectl delete devicetaintrules -l drawbridge.dev/owned=pool",
+    "ClusterRole drawbridge-left": f"kubectl delete clusterroles -l {LABEL}=drawbridge",
+    "ClusterRoleBinding drawbridge-left": (
+        f"kubectl delete clusterrolebindings -l {LABEL}=drawbridge"
+    ),
+    "FlowSchema drawbridge-left": f"kubectl delete flowschemas -l {LABEL}=drawbridge",
+    "PriorityLevelConfiguration drawbridge-left": (
+        f"kubectl delete prioritylevelconfigurations -l {LABEL}=drawbridge"
+    ),
+    "Namespace drawbridge-left": f"kubectl delete namespaces -l {LABEL}=drawbridge",
     "taint drawbridge.dev/owned of ": "kubectl taint nodes --all drawbridge.dev/owned-",
     "label drawbridge.dev/dual of ": (
         "kubectl label nodes -l drawbridge.dev/dual drawbridge.dev/dual-"
@@ -50,6 +62,10 @@ def leave(api: FakeApi) -> None:
         ("v1", "ResourceQuota", {"name": "drawbridge-quota", "namespace": "of-others"}, {}),
     ):  # fmt: skip
         api.put({"apiVersion": group, "kind": kind, "metadata": metadata, "spec": spec})
+    for kind in INSTALLED:
+        for name, part_of in (("drawbridge-left", "drawbridge"), ("of-another", "other")):
+            metadata = {"name": name, "labels": {LABEL: part_of}}
+            api.put({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata})
     for node in api.all("Node"):
         node["metadata"].setdefault("labels", {})["drawbridge.dev/dual"] = "true"
         node.setdefault("spec", {})["taints"] = [
@@ -64,6 +80,7 @@ def test_each_remaining_object_has_the_command_that_removes_it(tmp_path: Path) -
     assert len(lines) == len(LEFT)
     for line, (what, command) in zip(lines, LEFT.items(), strict=True):
         assert line["message"].startswith(f"an installation that is gone left {what}")
+        assert "of-another" not in line["message"]
         assert line["remedy"] == f"Run: {command}"
 
 
@@ -76,7 +93,23 @@ def test_an_installation_leaves_nothing(tmp_path: Path) -> None:
     assert not doctor(tmp_path, "-o", "json").of("remains")
 
 
-@pytest.mark.parametrize("part", ["validatingadmissionpolicies", "resourcequotas"])
+def test_all_that_the_chart_installs_is_found_without_it(tmp_path: Path) -> None:
+    values = {"judge": {"enabled": True}, "scheduler": {"enabled": True}}
+    installed = render_chart(values, tmp_path)
+    unlabelled = [
+        (each["kind"], each["metadata"]["name"])
+        for each in installed
+        if each["metadata"].get("labels", {}).get(LABEL) != "drawbridge"
+    ]
+    assert unlabelled == []
+    known = {each.kind for each in INSTALLED}
+    outside = {e["kind"] for e in installed if "namespace" not in e["metadata"]}
+    assert {each for each in outside if not each.endswith("WebhookConfiguration")} <= known
+
+
+@pytest.mark.parametrize(
+    "part", ["validatingadmissionpolicies", "resourcequotas", "clusterroles", "flowschemas"]
+)
 def test_what_may_not_be_read_of_the_remains_is_named(tmp_path: Path, part: str) -> None:
     def close(api: FakeApi) -> None:
         uninstall(api)

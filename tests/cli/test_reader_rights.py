@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from cli.diagnosis.left_objects import INSTALLED
 from cli.served_page.objects import KINDS as SHOWN
 from drawbridge.cluster import resources
 from drawbridge.cluster.resources import Resource
@@ -145,6 +146,10 @@ def _list_rights(*verbs: str) -> Iterator[tuple[str, str]]:
 def test_a_reader_lists_workloads_of_all_kinds_and_watches_what_the_page_shows() -> None:
     assert {(each.group, each.plural) for each in KINDS} <= {*_list_rights("list")}
     assert {*SHOWN} <= {plural for _, plural in _list_rights("list", "watch")}
+
+
+def test_a_reader_lists_what_an_uninstallation_can_leave() -> None:
+    assert {(each.group, each.plural) for each in INSTALLED} <= {*_list_rights("list")}
 
 
 def test_every_right_of_a_person_is_for_a_resource_that_exists() -> None:
