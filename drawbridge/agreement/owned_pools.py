@@ -26,6 +26,7 @@ from drawbridge.config.model import Configuration, OwnedPool
 from drawbridge.config.placement import owned_pools, selecting_entries
 from drawbridge.dra.counted import count_noun, join_words, list_some
 from drawbridge.dra.device import Taint
+from drawbridge.dra.families import BY_DRIVER
 from drawbridge.dra.generations import current_slices
 from drawbridge.dra.inventory import PoolID, group_by_pool
 from drawbridge.dra.nodes import Node
@@ -358,7 +359,8 @@ def report_missing_drivers(
     drivers = {each.driver for each in slices}
     for i, entry in enumerate(owned if drivers else ()):
         if entry.driver not in drivers:
-            hint = suggest(entry.driver, drivers)
+            # The name of another vendor's driver is similar to one that is written correctly.
+            hint = "" if entry.driver in BY_DRIVER else suggest(entry.driver, drivers)
             message = f"no ResourceSlice is of driver {entry.driver}{hint}"
             yield OWNED_DRIVER_MISSING.at(
                 f"ownedPools[{i}].driver", message, object="Configuration"

@@ -16,6 +16,7 @@ from drawbridge.agreement.owned_pools import (
     report_all_unfenced,
     report_closed_nodes,
     report_disagreement,
+    report_missing_drivers,
     report_shared_pool,
     report_shared_pools,
     report_unfenced_nodes,
@@ -293,6 +294,17 @@ def test_a_name_hides_no_other_plugin_that_the_label_of_a_dual_node_can_be_about
     labelled = Node("n", {"drawbridge.dev/dual": "true"}, allocatable=allocatable)
     drivers = find_withheld_drivers(labelled, KNOWN, EXTENDED, **given)
     assert drivers & GPUS_TOO == expected
+
+
+@pytest.mark.parametrize(
+    ("driver", "hint"),
+    [("gpu.nvida.com", "; did you mean gpu.nvidia.com?"), ("gpu.amd.com", ""), ("nic.x.io", "")],
+)
+def test_the_driver_of_a_known_family_is_not_misspelt(driver: str, hint: str) -> None:
+    slices = [msgspec.structs.replace(published(0, {"node": "a"}), driver="gpu.nvidia.com")]
+    owned = configured(entry("a", driver=driver)).owned_pools
+    (finding,) = report_missing_drivers(owned, slices)
+    assert finding.message == f"no ResourceSlice is of driver {driver}{hint}"
 
 
 def test_shared_pools_of_owned_drivers_are_reported_by_name() -> None:
