@@ -86,6 +86,14 @@ class Client:
         """
         return self.call("DELETE", path, None if grace is None else {"gracePeriodSeconds": grace})
 
+    def delete_if_there(self, path: str) -> None:
+        """Delete an object that somebody else may have deleted, at once."""
+        try:
+            self.delete(path)
+        except ApiError as problem:
+            if problem.code != 404:
+                raise
+
     def call(
         self,
         method: str,

@@ -100,6 +100,7 @@ def judged(stage: Stage, cluster: Installation) -> Iterator[InstalledJudge]:
             relay.add(Backend(replica.port("admission"), replica.ready))
             yield judge
     finally:
-        cluster.plane.admin.delete(CONFIGURATION)
+        # Who plays with the cluster may have uninstalled it.
+        cluster.plane.admin.delete_if_there(CONFIGURATION)
         if judge.replica is not None and judge.replica.alive:
             judge.replica.stop()

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from e2e.controlplane.client import ApiError, Client
+from e2e.controlplane.client import Client
 from e2e.nodes import node, slices
 from e2e.nodes.driver import Driver
 from e2e.nodes.family import FAMILIES
@@ -223,11 +223,7 @@ class Fleet:
     def _end_node(self, name: str) -> None:
         """Delete the node; its kubelet forgets it."""
         self.kubelet.forget(name)
-        try:
-            self.client.delete(f"/api/v1/nodes/{name}")
-        except ApiError as problem:
-            if problem.code != 404:
-                raise
+        self.client.delete_if_there(f"/api/v1/nodes/{name}")
 
     def held_by(self, pod: Mapping[str, Any]) -> list[str]:
         """List what the drivers prepared for a pod, as driver/pool/device."""
