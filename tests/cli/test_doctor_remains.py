@@ -102,9 +102,9 @@ def test_all_that_the_chart_installs_is_found_without_it(tmp_path: Path) -> None
         if each["metadata"].get("labels", {}).get(LABEL) != "drawbridge"
     ]
     assert unlabelled == []
-    known = {each.kind for each in INSTALLED}
+    listed = {each.kind for each in INSTALLED}
     outside = {e["kind"] for e in installed if "namespace" not in e["metadata"]}
-    assert {each for each in outside if not each.endswith("WebhookConfiguration")} <= known
+    assert {each for each in outside if not each.endswith("WebhookConfiguration")} <= listed
 
 
 @pytest.mark.parametrize(
