@@ -122,7 +122,8 @@ REVIEW = (
 
 
 def _at_page(raw: bytes) -> object:
-    page = PAGE_DECODER.decode(b'{"metadata":{},"items":[%b]}' % raw)
+    head = b'"kind":"ResourceClaimList","metadata":{"resourceVersion":"9"}'
+    page = PAGE_DECODER.decode(b'{%b,"items":[%b]}' % (head, raw))
     assert page.items is not None
     return page.items[0]
 

@@ -10,7 +10,7 @@ import contextlib
 import gc
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Annotated, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -23,6 +23,9 @@ from drawbridge.resource_version import parse_version
 
 T = TypeVar("T")
 ObjectKey = tuple[str, str]  # namespace and name
+# Whatever has no version, such as the Status of a proxy, tells nothing about objects: versions
+# order what a cache is told, and nothing is older than one without a number.
+_Version: TypeAlias = Annotated[str, msgspec.Meta(pattern="^[1-9][0-9]*$")]
 _LOG = logging.getLogger("drawbridge.cluster.cache")
 # As many as the ledger remembers, for which a deletion is final.
 MAX_DELETED: Final = 65_536
@@ -51,9 +54,9 @@ ListListener = Callable[[str, Collection[str]], None]
 
 class _Metadata(msgspec.Struct, rename="camel"):
     name: str
+    resource_version: _Version
     namespace: str = ""
     uid: str = ""
-    resource_version: str = ""
 
 
 class ObjectHeader(msgspec.Struct):
@@ -74,15 +77,16 @@ class ObjectHeader(msgspec.Struct):
 
 
 class _PageMetadata(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
+    resource_version: _Version
     continue_: str = msgspec.field(default="", name="continue")
 
 
 class ObjectPage(msgspec.Struct):
     """A page of a list."""
 
+    kind: Annotated[str, msgspec.Meta(pattern="List$")]
     metadata: _PageMetadata
-    items: list[msgspec.Raw] | None = None
+    items: list[msgspec.Raw] | None
 
 
 class _Event(msgspec.Struct):
@@ -93,7 +97,7 @@ class _Event(msgspec.Struct):
 class BookmarkMetadata(msgspec.Struct, rename="camel"):
     """How far a watch has told of everything."""
 
-    resource_version: str
+    resource_version: _Version
     annotations: dict[str, str] = {}
 
 

@@ -19,6 +19,18 @@ from tests.cluster.clocks import Clock
 from tests.cluster.fake.api import FakeApi
 from tests.cluster.fake.kinds import JSON
 
+# What a proxy, or a server that fails, answers to the request for a list.
+NO_LISTS = [
+    b'{"items": [',
+    b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","code":503}',
+    b'{"kind":"ConfigMapList","metadata":{},"items":[]}',
+    b'{"kind":"ConfigMapList","metadata":{"resourceVersion":""},"items":[]}',
+    b'{"kind":"ConfigMapList","metadata":{"resourceVersion":"0"},"items":[]}',
+    b'{"kind":"ConfigMapList","metadata":{"resourceVersion":"9999"}}',
+    b'{"kind":"ConfigMap","metadata":{"resourceVersion":"9999"},"items":[]}',
+    b'{"metadata":{"resourceVersion":"9999"},"items":[]}',
+]
+
 
 class Text(msgspec.Struct):
     """The decoded fields of a ConfigMap; `data` is required, so that some do not decode."""

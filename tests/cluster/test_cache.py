@@ -196,9 +196,9 @@ async def test_an_undecodable_object_is_left_out_and_logged_once(
 
 async def test_a_text_that_only_the_api_server_reads_stops_neither_list_nor_watch(rig: Rig) -> None:
     odd = rb'{"metadata":{"name":"%b","resourceVersion":"%d"},"x":"\ud800","data":{"v":"\udc00"}}'
-    page = b'{"metadata":{"resourceVersion":"100"},"items":[%b]}' % (odd % (b"listed", 100))
+    page = b'{"kind":"ConfigMapList","metadata":{"resourceVersion":"100"},"items":[%b]}'
     rig.made(watch_list=False)
-    rig.api.fail(200, part="configmaps", body=page)
+    rig.api.fail(200, part="configmaps", body=page % (odd % (b"listed", 100)))
     read = "\N{REPLACEMENT CHARACTER}"
     async with rig.running():
         await rig.watched()

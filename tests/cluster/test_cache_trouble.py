@@ -8,7 +8,7 @@ import pytest
 from drawbridge.cluster.cache import Cache
 from drawbridge.cluster.resources import CONFIG_MAPS
 from drawbridge.cluster.server_clock import boot_time
-from tests.cluster.cached import Rig, Text, text
+from tests.cluster.cached import NO_LISTS, Rig, Text, text
 from tests.cluster.fake.kinds import JSON
 
 pytestmark = pytest.mark.asyncio
@@ -290,6 +290,10 @@ GARBAGE = [
     b"{}\n",
     b'{"type":"ADDED","object":{}}\n',
     b'{"type":"ERROR","object":{"reason":"Expired"}}\n',
+    b'{"type":"ADDED","object":{"metadata":{"name":"x","namespace":"default"},"data":{"v":""}}}\n',
+    b'{"type":"BOOKMARK","object":{"metadata":{}}}\n',
+    b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":""}}}\n',
+    b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"0"}}}\n',
 ]
 
 
@@ -308,14 +312,21 @@ async def test_invalid_data_in_a_watch_causes_a_list(rig: Rig, line: bytes) -> N
     assert rig.told == ["+a", "+b"]
 
 
-async def test_an_invalid_list_is_retried(rig: Rig) -> None:
+@pytest.mark.parametrize("body", NO_LISTS)
+async def test_an_invalid_list_is_retried(rig: Rig, body: bytes) -> None:
     rig.api.put(text("a", "1"))
-    rig.api.fail(200, part="configmaps", body=b'{"items": [')
+    rig.api.fail(200, part="configmaps", body=body)
     rig.made(watch_list=False)
     async with rig.running():
         await rig.watched()
+        assert rig.held() == {"a": "1"}
+        # What the server has is compared with what the cache has.
+        rig.api.fail(200, part="configmaps", watch=False, body=body)
+        rig.api.cut_watches()
+        rig.api.put(text("b", "1"))
+        await rig.holds(a="1", b="1")
 
-    assert rig.held() == {"a": "1"}
+    assert rig.told == ["+a", "+b"]
 
 
 def deep(name: str, version: int) -> bytes:
@@ -339,8 +350,8 @@ async def test_an_object_that_is_nested_too_deep_does_not_stop_a_watch(rig: Rig)
 
 
 async def test_an_object_that_is_nested_too_deep_does_not_stop_a_list(rig: Rig) -> None:
-    body = b'{"metadata":{"resourceVersion":"9"},"items":[%b]}' % deep("deep", 5)
-    rig.api.fail(200, part="configmaps", body=body)
+    body = b'{"kind":"ConfigMapList","metadata":{"resourceVersion":"9"},"items":[%b]}'
+    rig.api.fail(200, part="configmaps", body=body % deep("deep", 5))
     rig.made(watch_list=False)
     async with rig.running():
         await rig.api.until(lambda: rig.told)

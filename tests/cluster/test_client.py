@@ -14,6 +14,7 @@ from drawbridge.cluster.client import PAGE_SIZE, ObjectVersion, ResourceClient, 
 from drawbridge.cluster.protobuf_metadata import CONTENT_TYPE, MetadataEdit, edit_metadata
 from drawbridge.cluster.resources import CLAIMS, CONFIG_MAPS, NODES, ApiObject, Resource
 from drawbridge.cluster.session import Session
+from tests.cluster.cached import NO_LISTS
 from tests.cluster.fake.api import FakeApi
 from tests.cluster.stored_claim import STORED
 
@@ -88,6 +89,13 @@ async def test_objects_are_not_told_as_those_of_two_moments(rig: Rig) -> None:
     with pytest.raises(ApiError) as caught:
         [each async for each in rig.maps.iterate()]
     assert caught.value.gone
+
+
+@pytest.mark.parametrize("body", NO_LISTS)
+async def test_what_is_no_list_does_not_count_as_an_empty_one(rig: Rig, body: bytes) -> None:
+    rig.api.fail(200, part="configmaps", body=body)
+    with pytest.raises(ApiError, match="the response cannot be read"):
+        [each async for each in rig.maps.iterate()]
 
 
 async def test_the_status_is_a_subresource(rig: Rig) -> None:

@@ -119,7 +119,8 @@ def test_another_object_of_the_name_has_nothing_of_the_earlier_one() -> None:
     index: ObjectIndex[Text] = ObjectIndex(CONFIG_MAPS, decode, accounting=accounting)
 
     def read(uid: str, data: str) -> CachedObject[Text] | None:
-        raw = f'{{"metadata":{{"name":"a","uid":"{uid}"}},"data":{data}}}'.encode()
+        metadata = f'{{"name":"a","uid":"{uid}","resourceVersion":"2"}}'
+        raw = f'{{"metadata":{metadata},"data":{data}}}'.encode()
         return index.read(read_header(raw), raw)
 
     earlier = read("1", '{"v":"held"}')
