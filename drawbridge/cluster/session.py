@@ -170,6 +170,7 @@ class Session:
             async with self._open_request(access, request) as response:
                 self.clock.observe(response.headers.get("Date"))
                 body = await response.read()
+                _require_answer(response)
                 self.reachability.record_response()
                 if response.status >= 400:
                     raise error_from_response(response.status, response.headers, body)
@@ -241,6 +242,7 @@ class Session:
                     response = await stack.enter_async_context(opened)
                     self.clock.observe(response.headers.get("Date"))
                     error_body = await response.read() if response.status >= 400 else b""
+                    _require_answer(response)
                 except _CONNECTION_ERRORS as error:
                     raise self._unreachable(request, error, started) from None
                 self.reachability.record_response()
@@ -354,9 +356,22 @@ async def _require_upgrade(
 ) -> aiohttp.ClientResponse:
     """Raise the error of a rejected websocket: aiohttp discards the body and follows redirects."""
     response = await send(request)
-    if response.status != 101:
+    if response.status >= 400:
         raise error_from_response(response.status, response.headers, await response.read())
+    if response.status != 101:
+        raise _no_answer(response)
     return response
+
+
+def _require_answer(response: aiohttp.ClientResponse) -> None:
+    """Raise an error of the connection if a response says neither success nor failure."""
+    if not 200 <= response.status < 300 and response.status < 400:
+        raise _no_answer(response)
+
+
+def _no_answer(response: aiohttp.ClientResponse) -> aiohttp.ClientError:
+    """Return the error of what the API server does not send, such as the redirect of a proxy."""
+    return aiohttp.ClientError(f"the response has status {response.status} {response.reason}")
 
 
 _CONNECTION_ERRORS: Final = (aiohttp.ClientError, OSError, TimeoutError)

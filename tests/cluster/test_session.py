@@ -210,6 +210,21 @@ async def test_the_check_runs_after_credentials_were_read(
     assert did == ["read", "checked", "read", "checked"]
 
 
+@asynchronous
+@pytest.mark.parametrize(("method", "attempts"), [("GET", MAX_ATTEMPTS), ("POST", 1)])
+async def test_a_redirect_is_no_success(
+    api: FakeApi, session: Session, method: str, attempts: int
+) -> None:
+    api.fail(302, times=100, body=b"<html>")
+    error = await refused(session, method, body=BODY if method == "POST" else None)
+
+    assert isinstance(error, UnreachableError)
+    assert error.unknown
+    assert error.message == f"{method} {PATH}: the response has status 302 Found"
+    assert len(api.requests) == attempts
+    assert not session.reachability.reachable
+
+
 # --- responses ---------------------------------------------------------------------------------
 
 
@@ -384,6 +399,14 @@ async def test_a_stream_can_end_while_events_add_up(
 async def test_a_rejected_stream_raises_the_error(api: FakeApi, session: Session) -> None:
     api.fail(403, message="configmaps is forbidden")
     with pytest.raises(ApiError, match="403 Forbidden: configmaps is forbidden"):
+        async with session.stream(PATH, query={"watch": "true"}):
+            pass
+
+
+@asynchronous
+async def test_a_stream_does_not_begin_with_a_redirect(api: FakeApi, session: Session) -> None:
+    api.fail(302, body=b"<html>")
+    with pytest.raises(UnreachableError, match="the response has status 302 Found"):
         async with session.stream(PATH, query={"watch": "true"}):
             pass
 
