@@ -12,7 +12,7 @@ import msgspec
 
 from drawbridge.api_error import ApiError
 from drawbridge.cluster import protobuf_metadata
-from drawbridge.cluster.errors import unreadable
+from drawbridge.cluster.errors import check_answer, unreadable
 from drawbridge.cluster.protobuf_metadata import MetadataEdit
 from drawbridge.cluster.resources import ApiObject, Resource
 from drawbridge.cluster.session import Session
@@ -230,7 +230,8 @@ class ResourceClient(Generic[T]):
         body: ApiObject = {"apiVersion": "v1", "kind": "DeleteOptions"}
         body["preconditions"] = {name: text for name, text in preconditions.items() if text}
         try:
-            await self._send(_Write("DELETE", self._path(namespace, name), body), self._fence)
+            path = self._path(namespace, name)
+            check_answer(await self._send(_Write("DELETE", path, body), self._fence))
         except ApiError as error:
             if error.not_found or (error.conflict and uid and not version):
                 return False
@@ -261,6 +262,7 @@ class ResourceClient(Generic[T]):
         )
 
     def _decode_response(self, response: bytes) -> T:
+        check_answer(response)
         try:
             return decode_foreign(self._decode, response)[1]
         except UNDECODABLE as error:

@@ -38,7 +38,15 @@ class _Status(msgspec.Struct):
     details: dict[str, Any] | None = None
 
 
+class _Answer(msgspec.Struct):
+    """The kind of a response; of a Status, `status` says whether the request succeeded."""
+
+    kind: str
+    status: msgspec.Raw = msgspec.Raw()
+
+
 _DECODER: Final[ForeignDecoder[_Status]] = ForeignDecoder(_Status)
+_ANSWER: Final[ForeignDecoder[_Answer]] = ForeignDecoder(_Answer, any_depth=True)
 # The first lines of a proxy's HTML page are enough.
 _MAX_MESSAGE_BYTES = 500
 # A server, or a proxy before it, can name any time.
@@ -72,8 +80,24 @@ def unreadable(error: Exception) -> ApiError:
     return ApiError(0, "InvalidData", f"the response cannot be read: {error}", unknown=True)
 
 
+def check_answer(response: bytes) -> None:
+    """Raise ApiError unless a response with a code of success is an object or tells of success."""
+    try:
+        answer = _ANSWER.decode(response)
+    except UNDECODABLE as error:
+        raise unreadable(error) from None
+    if answer.kind == "Status" and bytes(answer.status) != b'"Success"':
+        raise unreadable(ValueError("it is a Status, which tells of no success"))
+
+
 def decode_response(response: bytes, kind: type[T]) -> T:
-    """Decode the JSON of a response; raises ApiError."""
+    """Decode the object of a response; raises ApiError."""
+    check_answer(response)
+    return decode_json(response, kind)
+
+
+def decode_json(response: bytes, kind: type[T]) -> T:
+    """Decode the JSON of a response, which need not be an object; raises ApiError."""
     try:
         return ForeignDecoder[T](kind).decode(response)
     except UNDECODABLE as error:

@@ -18,7 +18,7 @@ from drawbridge.cluster.credentials import Access, Credentials
 from drawbridge.cluster.errors import (
     AccessError,
     UnreachableError,
-    decode_response,
+    decode_json,
     error_from_response,
 )
 from drawbridge.cluster.lines import LineSplitter
@@ -332,7 +332,7 @@ class Session:
 
     async def version(self) -> str:
         """Return the minor version of the server, such as `1.36`."""
-        version = decode_response(await self.call("GET", "/version"), _Version)
+        version = decode_json(await self.call("GET", "/version"), _Version)
         # Some distributions report `36+`.
         return f"{version.major}.{version.minor.rstrip('+')}"
 

@@ -1,7 +1,7 @@
 """Clients of resources; `test_api_behaviour.py` has the tests that run on both servers."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -139,7 +139,8 @@ async def test_metadata_is_edited_in_protobuf_if_the_rest_is_immutable_in_json(r
     rig.api.put({**claim, "metadata": {"name": "c", "namespace": "default"}})
     rig.api.fail(method="PATCH", part="resourceclaims", code=422, message="spec is immutable")
     rig.api.fail(method="GET", part="resourceclaims", code=200, body=STORED)
-    rig.api.fail(method="PUT", part="resourceclaims", code=200, body=b'{"metadata":{"name":"c"}}')
+    written = b'{"kind":"ResourceClaim","metadata":{"name":"c"}}'
+    rig.api.fail(method="PUT", part="resourceclaims", code=200, body=written)
     version = ObjectVersion("default", "c", "u", "218")
     edit = MetadataEdit(added_finalizers=("example.com/f",))
 
@@ -161,18 +162,41 @@ async def test_metadata_in_protobuf_of_another_version_is_a_conflict(rig: Rig) -
 
 async def test_an_object_that_is_nested_too_deep_is_read_without_its_deep_parts(rig: Rig) -> None:
     nested = b"[" * 5000 + b"]" * 5000
-    body = b'{"metadata":{"name":"a","uid":"u"},"data":%b}' % nested
+    body = b'{"kind":"ConfigMap","metadata":{"name":"a","uid":"u"},"data":%b}' % nested
     rig.api.fail(200, method="GET", part="configmaps", body=body)
     stored = await rig.maps.read("a", "default")
     assert stored is not None
     assert stored["metadata"] == {"name": "a", "uid": "u"}
 
 
-async def test_after_a_response_that_cannot_be_read_the_write_can_have_happened(rig: Rig) -> None:
-    rig.api.fail(200, method="POST", part="configmaps", body=b"<html>")
+# What a proxy answers with status 200.
+NO_ANSWERS = [
+    b"",
+    b"<html>",
+    b"{}",
+    b'{"kind":"Status","metadata":{}}',
+    b'{"kind":"Status","metadata":{},"status":"Failure","code":503}',
+    b'{"kind":"Status","metadata":{},"status":"Failure","reason":"NotFound","code":404}',
+]
+REQUESTS: dict[str, Callable[[ResourceClient[ApiObject]], Awaitable[object]]] = {
+    "GET": lambda maps: maps.read("a", "default"),
+    "POST": lambda maps: maps.create({"metadata": {"name": "a"}}, "default"),
+    "PATCH": lambda maps: maps.merge("a", {}, "default"),
+    "PUT": lambda maps: maps.replace({"metadata": {"name": "a"}}, "default"),
+    "DELETE": lambda maps: maps.delete("a", "default"),
+}
+
+
+@pytest.mark.parametrize("method", REQUESTS)
+@pytest.mark.parametrize("body", NO_ANSWERS)
+async def test_after_a_response_that_cannot_be_read_the_write_can_have_happened(
+    rig: Rig, method: str, body: bytes
+) -> None:
+    rig.api.fail(200, method=method, part="configmaps", body=body)
     with pytest.raises(ApiError, match="the response cannot be read") as caught:
-        await rig.maps.create({"metadata": {"name": "a"}}, "default")
+        await REQUESTS[method](rig.maps)
     assert caught.value.unknown
+    assert not caught.value.not_found
 
 
 async def test_an_item_that_cannot_be_decoded_is_left_out_of_a_list(rig: Rig) -> None:

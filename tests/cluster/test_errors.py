@@ -1,7 +1,9 @@
 """What a failed request says about the object that it was to change."""
 
+import pytest
+
 from drawbridge.api_error import ApiError
-from drawbridge.cluster.errors import UnreachableError
+from drawbridge.cluster.errors import UnreachableError, decode_response
 from tests.tables import every_row
 
 # What a failure says: the object has changed, nothing was changed, or the write can have happened.
@@ -28,3 +30,11 @@ def test_a_failure_tells_whether_the_write_can_have_happened(
     assert failure.changed == (meaning == "changed")
     assert failure.unknown == (meaning == "unknown")
     assert failure.refused == (meaning in ("changed", "refused"))
+
+
+def test_a_status_is_an_answer_only_if_it_tells_of_success() -> None:
+    done = b'{"kind":"Status","apiVersion":"v1","status":"Success"}'
+    assert decode_response(done, dict[str, str])["status"] == "Success"
+    with pytest.raises(ApiError, match="it is a Status") as caught:
+        decode_response(done.replace(b"Success", b"Failure"), dict[str, str])
+    assert caught.value.unknown
