@@ -96,7 +96,8 @@ def fill(cache: Cache[Any], values: list[dict[str, Any]]) -> list[Any]:
     index = cache._index  # noqa: SLF001  # without a server
     kept = []
     for value in values:
-        raw = written({"kind": cache.resource.kind, **value})
+        versioned = {**value, "metadata": {**value["metadata"], "resourceVersion": "1"}}
+        raw = written({"kind": cache.resource.kind, **versioned})
         stored = index.read(read_header(raw), raw)
         assert stored is not None
         kept.append(stored.value)
