@@ -38,6 +38,8 @@ def make_admission(context: TranslationContext) -> Admission:
     name = "kubernetes.io/metadata.name"
     cluster = FakeClusterView(context, {OUT: {name: OUT}, IN: {name: IN, **ENFORCE}})
     store: MemoryStore[WatchedTemplate] = MemoryStore(None, decode=read_watched_template)
-    templates = TemplateCache(WatchedTemplateStore(store, store), lambda: datetime.now(UTC))
+    templates = TemplateCache(
+        WatchedTemplateStore(store, store), lambda: datetime.now(UTC), time.monotonic
+    )
     briefs = BriefRuns(CutAlarm(), time.monotonic, LEAST_SECONDS)
     return Admission(cluster, templates, Admissions(cluster, templates, AnswerCache(), briefs))

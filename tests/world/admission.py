@@ -74,7 +74,11 @@ class Webhook:
             self._view = view = WatchedClusterView(session, SYSTEM, settings.current)
             settings.subscribe(view.configure)
             client = ResourceClient(session, TEMPLATES, decode_object)
-            templates = TemplateCache(WatchedTemplateStore(view.templates, client), clock.now)
+            templates = TemplateCache(
+                WatchedTemplateStore(view.templates, client),
+                clock.now,
+                asyncio.get_running_loop().time,
+            )
             self._handler = AdmissionHandler(view, templates, AnswerCache())
             for part in view.run():
                 group.create_task(part)

@@ -35,9 +35,9 @@ from webhook.admission.protocols import (
 )
 
 # How long a template counts as present after a create or read, if no watch confirms it.
-_TRUSTED: Final = timedelta(seconds=30)
+_TRUSTED_SECONDS: Final = 30.0
 # A conflict is checked again soon, because the remedy is to delete the template.
-_CONFLICT_TRUSTED: Final = timedelta(seconds=2)
+_CONFLICT_SECONDS: Final = 2.0
 _USE_INTERVAL: Final = timedelta(hours=1)
 _MAX_ENTRIES: Final = 16_384
 # Templates of a namespace that no pod has used yet. Pods that fail a later check would otherwise
@@ -51,7 +51,7 @@ class _Entry(msgspec.Struct):
     """The cached state of a template."""
 
     state: TemplateState
-    until: datetime
+    until: float  # of the steady clock
     watched: str = ""  # the version from the watch that was compared
     used: datetime | None = None
 
@@ -59,19 +59,20 @@ class _Entry(msgspec.Struct):
 class CreatedAhead:
     """Counts the templates that no pod has used yet, with those that the watch does not show."""
 
-    def __init__(self, store: TemplateStore, now: Callable[[], datetime]) -> None:
+    def __init__(self, store: TemplateStore, elapsed: Callable[[], float]) -> None:
         self._store = store
-        self._now = now
+        self._elapsed = elapsed
         # By namespace, then by name.
-        self._unwatched: BoundedCache[str, dict[str, datetime]] = BoundedCache(_MAX_ENTRIES)
+        self._unwatched: BoundedCache[str, dict[str, float]] = BoundedCache(_MAX_ENTRIES)
 
     def reserve(self, namespace: str, name: str) -> bool:
         """Count a template that is about to be created; False if there are too many."""
-        now = self._now()
+        now = self._elapsed()
         unwatched = {
             unused: created
             for unused, created in (self._unwatched.pop(namespace) or {}).items()
-            if self._store.get_cached(namespace, unused) is None and now - created <= _TRUSTED
+            if self._store.get_cached(namespace, unused) is None
+            and now - created <= _TRUSTED_SECONDS
         }
         is_free = self._store.count_unused(namespace) + len(unwatched) < MAX_AHEAD
         if is_free:
@@ -82,21 +83,26 @@ class CreatedAhead:
 
 
 class TemplateCache:
-    """Ensures templates through a store. `count` is told every state but those of dry runs."""
+    """Ensures templates through a store. `count` is told every state but those of dry runs.
+
+    `now` is the time that annotations have. `elapsed` is the steady clock that says how long a
+    status is trusted: after a step back of the other one, it would be trusted for too long.
+    """
 
     def __init__(
         self,
         store: TemplateStore,
         now: Callable[[], datetime],
+        elapsed: Callable[[], float],
         count: Callable[[TemplateState], None] = lambda _: None,
     ) -> None:
         self._store = store
-        self._now = now
+        self._now, self._elapsed = now, elapsed
         self._count = count
         self._entries: BoundedCache[_Key, _Entry] = BoundedCache(_MAX_ENTRIES)
         self._requests: dict[tuple[_Key, bool], asyncio.Task[TemplateState]] = {}
         self._renewals: set[asyncio.Task[None]] = set()
-        self._ahead = CreatedAhead(store, now)
+        self._ahead = CreatedAhead(store, elapsed)
 
     def ensure(
         self,
@@ -107,14 +113,14 @@ class TemplateCache:
         dry_run: bool = False,
     ) -> TemplateState | PendingState:
         """Return the state of a template at once if it is known. Otherwise, create the template."""
-        key, now = (namespace, template.name), self._now()
-        entry = self._find_trusted(key, template, now)
+        key = namespace, template.name
+        entry = self._find_trusted(key, template)
         if entry is None:
             return self._share_request(key, template, seconds, dry_run=dry_run)
         if not dry_run:
             self._count(entry.state)
             if entry.state is TemplateStatus.PRESENT:
-                self._renew(key, entry, now)
+                self._renew(key, entry)
         return entry.state
 
     async def close(self) -> None:
@@ -124,12 +130,12 @@ class TemplateCache:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _find_trusted(self, key: _Key, template: ClaimTemplate, now: datetime) -> _Entry | None:
+    def _find_trusted(self, key: _Key, template: ClaimTemplate) -> _Entry | None:
         """Return the cached state of a template, if it is still valid."""
         entry = self._entries.get(key)
         watched = self._store.get_cached(*key)
         if watched is None:
-            is_trusted = entry is not None and not entry.watched and now <= entry.until
+            is_trusted = entry is not None and not entry.watched and self._elapsed() <= entry.until
             return entry if is_trusted else None  # unknown, deleted, or expired
         if entry is not None and entry.watched == watched.version:
             return entry
@@ -138,18 +144,18 @@ class TemplateCache:
         stored: dict[str, Value] = msgspec.json.decode(watched.content)
         same = has_same_content(stored, template)
         state = TemplateStatus.PRESENT if same else TemplateStatus.CONFLICT
-        until, used = now + _TRUSTED, _read_last_use(stored)
-        return self._remember(key, state, until, watched.version, used)
+        return self._remember(key, state, _TRUSTED_SECONDS, watched.version, _read_last_use(stored))
 
     def _remember(
         self,
         key: _Key,
         state: TemplateState,
-        until: datetime,
+        seconds: float,
         watched: str = "",
         used: datetime | None = None,
     ) -> _Entry:
         last = self._entries.get(key)
+        until = self._elapsed() + seconds
         entry = _Entry(state, until, watched, used or (last.used if last else None))
         self._entries.put(key, entry)
         return entry
@@ -180,7 +186,7 @@ class TemplateCache:
                 return TemplateStatus.PENDING
             # The pod is admitted anyway. The controller creates the template once it is allowed.
             refused = build_refused_finding(key[1], f"{error}")
-            self._remember(key, refused, self._now() + _CONFLICT_TRUSTED)
+            self._remember(key, refused, _CONFLICT_SECONDS)
             return refused
 
     async def _create(self, key: _Key, template: ClaimTemplate, *, dry_run: bool) -> TemplateState:
@@ -195,11 +201,11 @@ class TemplateCache:
             if stored is None:
                 return await self._compare_stored(key, template, dry_run=dry_run)
             if changed := find_changed_field(stored, template):
-                self._remember(key, changed, self._now() + _CONFLICT_TRUSTED)
+                self._remember(key, changed, _CONFLICT_SECONDS)
                 return changed
         if dry_run:
             return TemplateStatus.PENDING
-        self._remember(key, TemplateStatus.PRESENT, self._now() + _TRUSTED)
+        self._remember(key, TemplateStatus.PRESENT, _TRUSTED_SECONDS)
         return TemplateStatus.CREATED
 
     async def _compare_stored(
@@ -212,24 +218,24 @@ class TemplateCache:
         cached = self._store.get_cached(*key)
         watched = "" if cached is None else cached.version
         stored = await self._store.read(*key)
-        now = self._now()
         if stored is None:
             return TemplateStatus.PENDING  # deleted between the two requests
         if has_same_content(stored, template):
             used = _read_last_use(stored)
-            entry = self._remember(key, TemplateStatus.PRESENT, now + _TRUSTED, watched, used)
+            entry = self._remember(key, TemplateStatus.PRESENT, _TRUSTED_SECONDS, watched, used)
             if not dry_run:
-                self._renew(key, entry, now)
+                self._renew(key, entry)
             return TemplateStatus.PRESENT
-        self._remember(key, TemplateStatus.CONFLICT, now + _CONFLICT_TRUSTED, watched)
+        self._remember(key, TemplateStatus.CONFLICT, _CONFLICT_SECONDS, watched)
         return TemplateStatus.CONFLICT
 
-    def _renew(self, key: _Key, entry: _Entry, now: datetime) -> None:
+    def _renew(self, key: _Key, entry: _Entry) -> None:
         """Record another use of a template, so that it is not garbage collected.
 
         The controller records the first use, once the pod exists. A template without a recorded use
         may also belong to another client, which renews nothing.
         """
+        now = self._now()
         if entry.used is None or now - entry.used < _USE_INTERVAL:
             return
         entry.used = now

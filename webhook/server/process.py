@@ -11,6 +11,7 @@ from certs.serving import make_certificate
 from drawbridge.brief import BriefRuns
 from drawbridge.cluster.client import ResourceClient, decode_object
 from drawbridge.cluster.resources import TEMPLATES
+from drawbridge.cluster.server_clock import boot_time
 from drawbridge.cluster.session import Session
 from drawbridge.names import WEBHOOK_SERVICE
 from drawbridge.process import metrics
@@ -85,7 +86,7 @@ class _Webhook:
         store = WatchedTemplateStore(
             self.cluster.templates, ResourceClient(session, TEMPLATES, decode_object)
         )
-        templates = TemplateCache(store, lambda: datetime.now(UTC), _count)
+        templates = TemplateCache(store, lambda: datetime.now(UTC), boot_time, _count)
         briefs = BriefRuns(CutAlarm(), time.monotonic, LEAST_SECONDS)
         self.reviews = Admissions(self.cluster, templates, self.answers, briefs)
 

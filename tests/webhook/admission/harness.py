@@ -60,13 +60,22 @@ class Clock:
     """A clock that a test advances."""
 
     def __init__(self) -> None:
-        self.moment = datetime(2026, 11, 20, 12, tzinfo=UTC)
+        self.moment = self.started = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
     def __call__(self) -> datetime:
         return self.moment
 
     def advance(self, **by: float) -> None:
         self.moment += timedelta(**by)
+
+    def elapsed(self) -> float:
+        """Return the time of the steady clock."""
+        return (self.moment - self.started).total_seconds()
+
+    def step(self, **by: float) -> None:
+        """Set the wall clock, and leave the steady one."""
+        self.moment += timedelta(**by)
+        self.started += timedelta(**by)
 
 
 class MemoryTemplates(WatchedTemplateStore):
@@ -180,7 +189,7 @@ class AdmissionHarness:
     answers: AnswerCache = field(default_factory=AnswerCache)
 
     def __post_init__(self) -> None:
-        self.templates = TemplateCache(self.store, self.clock)
+        self.templates = TemplateCache(self.store, self.clock, self.clock.elapsed)
         self.admission = AdmissionHandler(self.cluster, self.templates, self.answers)
 
     def configure(self, settings: YamlValue, fact_values: YamlValue = None) -> None:

@@ -37,7 +37,7 @@ class TemplateHarness:
     def __init__(self) -> None:
         self.store = MemoryTemplates()
         self.clock = Clock()
-        self.templates = TemplateCache(self.store, self.clock)
+        self.templates = TemplateCache(self.store, self.clock, self.clock.elapsed)
 
     async def ensure(
         self, template: ClaimTemplate, namespace: str = "team", seconds: float = 5
@@ -75,6 +75,15 @@ async def test_an_expired_status_is_read_again() -> None:
     harness.clock.advance(seconds=31)
     assert await harness.ensure(build_template()) is TemplateStatus.PRESENT
     assert harness.store.calls == [*CREATED, "dry-run", "read"]
+
+
+async def test_no_status_is_trusted_longer_after_a_step_back_of_the_wall_clock() -> None:
+    harness = TemplateHarness()
+    await harness.ensure(build_template())
+    harness.store.stored.clear()
+    harness.clock.step(hours=-1)
+    harness.clock.advance(seconds=31)
+    assert await harness.ensure(build_template()) is TemplateStatus.CREATED
 
 
 async def test_a_deleted_template_is_created_again() -> None:
@@ -344,6 +353,9 @@ async def test_the_templates_that_no_pod_uses_are_bounded_in_each_namespace() ->
     other = await harness.ensure(build_template(), "other")
     assert other is TemplateStatus.CREATED
     assert await harness.ensure(build_template(1)) is TemplateStatus.PRESENT
+    harness.clock.step(hours=-1)
+    harness.clock.advance(seconds=31)
+    assert await harness.ensure(build_template(301)) is TemplateStatus.CREATED
 
 
 async def test_the_bound_holds_for_concurrent_requests() -> None:
