@@ -109,14 +109,17 @@ class Credentials:
                 token, authority, environ=self._environ
             )
             loader.load_and_set(configuration)  # type: ignore[no-untyped-call]
-            self.namespace = (
-                (self._service_account / "namespace").read_text(encoding="utf-8").strip()
-            )
-        except (ConfigException, OSError) as error:
-            raise AccessError(
-                f"cannot use the service account in {self._service_account}: {error}"
-            ) from None
+            namespace = (self._service_account / "namespace").read_text(encoding="utf-8").strip()
+        except (ConfigException, OSError, ValueError) as error:  # also what is not UTF-8
+            raise self._unusable(error) from None
+        # The loader refuses an empty token, but not a blank one.
+        if not namespace or not configuration.api_key["BearerToken"].partition(" ")[2].strip():
+            raise self._unusable("the file with the token or the namespace is empty")
+        self.namespace = namespace
         return self._make_access(configuration, {}, self._now() + FILE_SECONDS)
+
+    def _unusable(self, reason: object) -> AccessError:
+        return AccessError(f"cannot use the service account in {self._service_account}: {reason}")
 
     async def _read_kubeconfig(self) -> Access:
         from kubernetes.aio.client import Configuration  # noqa: PLC0415  # a third of a second
@@ -158,6 +161,9 @@ class Credentials:
         if secret:
             # A token file may end with a newline, but a header value must not.
             headers["Authorization"] = f"{scheme.capitalize()} {secret.strip()}"
+        for name, text in headers.items():
+            if not text.isprintable():  # it is not shown, because it can be the token
+                raise AccessError(f"the credentials have a control character in {name}")
         server = str(configuration.host).rstrip("/")
         return Access(
             server=server,

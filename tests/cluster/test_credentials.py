@@ -127,6 +127,14 @@ async def test_impersonation_fields_become_headers(api: FakeApi, tmp_path: Path)
         await Session.open(path)
 
 
+@pytest.mark.parametrize("user", [{"token": "a\x07b"}, {"as": "jane\r\nX: y"}])
+async def test_no_control_character_gets_into_a_header(
+    api: FakeApi, tmp_path: Path, user: dict[str, str]
+) -> None:
+    with pytest.raises(AccessError, match="control character"):
+        await Session.open(config(tmp_path / "config", api.url, user))
+
+
 async def test_a_proxy_of_the_kubeconfig_is_used(api: FakeApi, tmp_path: Path) -> None:
     # A request to a proxy has the full URL; the fake ignores the host.
     path = config(tmp_path / "config", "http://cluster.invalid", {}, **{"proxy-url": api.url})
@@ -362,6 +370,40 @@ async def test_a_pod_uses_its_service_account_and_renews_the_token(tmp_path: Pat
         "Bearer first",
         "Bearer second",
     ]
+
+
+UNUSABLE = [
+    ("token", b""),
+    ("token", b"\n"),
+    ("token", b"\xff\xfe"),
+    ("token", b"on\ne"),
+    ("token", b"on\0e"),
+    ("ca.crt", b""),
+    ("ca.crt", b"\xff"),
+    ("ca.crt", b"-----BEGIN CERTIFICATE-----\nMIIB"),
+    ("namespace", b"\xff"),
+    ("namespace", b"\n"),
+]
+
+
+@pytest.mark.parametrize(("name", "content"), UNUSABLE)
+async def test_unusable_files_of_a_service_account_keep_the_last_credentials(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
+    authority = Authority(tmp_path)
+    (tmp_path / "token").write_text("first")
+    (tmp_path / "namespace").write_text("drawbridge-system")
+    environ = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "1"}
+    assert authority.file == tmp_path / "ca.crt"
+    clock = Clock()
+    credentials = Credentials(service_account=tmp_path, environ=environ, now=clock.now)
+    access = await credentials.access()
+    (tmp_path / name).write_bytes(content)
+    clock.time += 61
+    assert await credentials.access() is access
+    assert credentials.namespace == "drawbridge-system"
+    with pytest.raises(AccessError):
+        await Credentials(service_account=tmp_path, environ=environ).access()
 
 
 async def test_an_explicit_kubeconfig_takes_precedence_over_the_pod(
