@@ -46,7 +46,6 @@ class _Answer(msgspec.Struct):
 
 
 _DECODER: Final[ForeignDecoder[_Status]] = ForeignDecoder(_Status)
-_ANSWER: Final[ForeignDecoder[_Answer]] = ForeignDecoder(_Answer, any_depth=True)
 # The first lines of a proxy's HTML page are enough.
 _MAX_MESSAGE_BYTES = 500
 # A server, or a proxy before it, can name any time.
@@ -82,10 +81,7 @@ def unreadable(error: Exception) -> ApiError:
 
 def check_answer(response: bytes) -> None:
     """Raise ApiError unless a response with a code of success is an object or tells of success."""
-    try:
-        answer = _ANSWER.decode(response)
-    except UNDECODABLE as error:
-        raise unreadable(error) from None
+    answer = decode_json(response, _Answer, any_depth=True)
     if answer.kind == "Status" and bytes(answer.status) != b'"Success"':
         raise unreadable(ValueError("it is a Status, which tells of no success"))
 
@@ -96,10 +92,10 @@ def decode_response(response: bytes, kind: type[T]) -> T:
     return decode_json(response, kind)
 
 
-def decode_json(response: bytes, kind: type[T]) -> T:
+def decode_json(response: bytes, kind: type[T], *, any_depth: bool = False) -> T:
     """Decode the JSON of a response, which need not be an object; raises ApiError."""
     try:
-        return ForeignDecoder[T](kind).decode(response)
+        return ForeignDecoder[T](kind, any_depth=any_depth).decode(response)
     except UNDECODABLE as error:
         raise unreadable(error) from None
 
