@@ -27,7 +27,7 @@ from drawbridge.agreement.slice_limits import report_crowded
 from drawbridge.agreement.targets_in_cluster import find_missing_classes, report_quotas
 from drawbridge.cel.dra import Selectors
 from drawbridge.config.codes import TARGET_CLASS_MISSING
-from drawbridge.config.placement import owned_pools
+from drawbridge.config.placement import decide_placements, owned_pools
 from drawbridge.config.policy import apply_policies, compatibility_declarations, device_quotas
 from drawbridge.documents.document import Source
 from drawbridge.documents.paths import get_value
@@ -217,17 +217,15 @@ def check_quotas(checked: CheckedState) -> Iterator[Result]:
     if missing := checked.unread("ResourceClaim", "ResourceSlice"):
         yield from missing
         return
-    labels = checked.state.namespaces
+    read = checked.state.namespaces
+    labels = {} if isinstance(read, Unread) else read
+    placements = decide_placements(labels, checked.configuration)
     inventory = build_inventory(checked.objects.slices, gates=checked.gates)
-    use = measure_quotas(
-        device_quotas(checked.configuration),
-        inventory,
-        checked.objects.claims,
-        {} if isinstance(labels, Unread) else labels,
-    )
+    quotas, claims = device_quotas(checked.configuration), checked.objects.claims
+    use = measure_quotas(quotas, inventory, claims, labels)
     lines = [*use.list_lines()]
     exceeded = [each for each in lines if each.is_exceeded]
-    yield from map(report_exceeded, exceeded[:_MOST_FINDINGS])
+    yield from (report_exceeded(each, placements) for each in exceeded[:_MOST_FINDINGS])
     full = sum(each.limit == each.used for each in lines)
     used = count_noun(len(lines), "total of a quota in use", "totals of quotas in use")
     yield f"{used}: {len(exceeded)} exceeded, {full} used up"

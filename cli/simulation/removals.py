@@ -15,6 +15,7 @@ from cli.input.codes import POD_UNKNOWN
 from cli.simulation.input import PodsToPlace, SimulationInput
 from cli.simulation.pod_allocators import find_cluster_nodes
 from drawbridge.config.model import Quota
+from drawbridge.config.placement import decide_placements
 from drawbridge.config.policy import device_quotas
 from drawbridge.documents.document import Document, LocatedFinding
 from drawbridge.documents.paths import get_value
@@ -299,7 +300,9 @@ def _with_lower_quota(inputs: SimulationInput, text: str) -> SimulationInput:
     claims = inputs.objects.claims
     use = measure_quotas(device_quotas(configuration), inventory, claims, labels)
     above = (each for each in use.list_lines() if each.quota == name and each.is_exceeded)
-    return with_findings(inputs, *(LocatedFinding(report_exceeded(each)) for each in above))
+    placements = decide_placements(labels, configuration)
+    told = (LocatedFinding(report_exceeded(each, placements)) for each in above)
+    return with_findings(inputs, *told)
 
 
 def _describe_wrong_limit(

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
+from drawbridge.config.model import Placement
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.device_quotas import DeviceQuota
 from drawbridge.dra.inventory import Inventory, find_published_pool
@@ -28,11 +29,23 @@ def measure_quotas(
     return use
 
 
-def report_exceeded(line: QuotaLine) -> Finding:
-    """Report who uses more than the total of a quota."""
-    who = f"namespace {line.namespace} uses" if line.namespace else "all selected namespaces use"
+def report_exceeded(line: QuotaLine, placements: Mapping[str, Placement]) -> Finding:
+    """Report who uses more than the total of a quota, and what becomes of new pods.
+
+    `placements` are those of namespaces, "" that of all others.
+    """
+    who = f"namespace {line.namespace} uses" if line.namespace else "the selected namespaces use"
+    concerned = (
+        {placements.get(line.namespace, placements[""])}
+        if line.namespace
+        else set(placements.values())
+    )
+    if concerned == {Placement.NATIVE}:
+        new = "native placement gives new ones devices"
+    else:
+        new = f"new ones {'with bridge placement ' if len(concerned) > 1 else ''}wait"
     message = (
-        f"{who} {line.used} of {line.limit} {line.key.amount} of class {line.key.device_class}:"
-        " running pods stay, and new ones wait"
+        f"quota {line.quota}: {who} {line.used} of {line.key.describe(line.limit)}: running pods "
+        f"stay, and {new}"
     )
     return codes.QUOTA_BELOW_USE.at("", message, object=f"Quota/{line.quota}")

@@ -52,5 +52,8 @@ def test_who_is_over_quota_has_a_line(tmp_path: Path) -> None:
 
     lines = doctor(tmp_path, "-o", "json", change=change).of("quotas")
     (over,) = (each for each in lines if each["code"] == "QuotaBelowUse")
-    assert over["message"].startswith("namespace team-a uses 2 of 1 devices of class gpu.nvidia")
+    assert over["message"] == (
+        "quota q: namespace team-a uses 2 of 1 device of class gpu.nvidia.com: running pods stay, "
+        "and native placement gives new ones devices"
+    )
     assert lines[-1]["message"] == "1 total of a quota in use: 1 exceeded, 0 used up"

@@ -247,7 +247,8 @@ def test_a_lower_quota_evicts_nobody_and_new_pods_wait(run: Run) -> None:
     words = ("--allocator", "drawbridge", "--without", "quota/q/gpu/devices=1")
     late = pod("late", "{name: g, resourceClaimName: late}") + LATE + QUOTA
     code, printed, err = run(late, *words, cluster=WITHOUT_FREE)
-    assert "Quota/q: namespace default uses 2 of 1 devices of class gpu: running pods stay" in err
+    text = "Quota/q: quota q: namespace default uses 2 of 1 device of class gpu: running pods stay"
+    assert f"{text}, and new ones wait" in err
     assert (code, nodes(printed)) == (1, [None])
     assert printed["pods"][0]["reasons"][0]["code"] == "DeviceQuotaUsedUp"
     code, printed, err = run(late, *words[:2], cluster=WITHOUT_FREE)
