@@ -31,7 +31,7 @@ from drawbridge.ledger.quota_room import find_excess_with, quota_reason
 from drawbridge.ledger.ranking import SolutionRank, rank_solution
 from drawbridge.solver.answers import Failure, FailureKind, Solution
 from drawbridge.solver.memo import CutOnNodeError, OutOfTimeError
-from drawbridge.solver.reasons import Reason, merge_reasons
+from drawbridge.solver.reasons import NONE_OF_ALLOCATOR, Reason, merge_reasons
 from drawbridge.solver.world import View
 
 MAX_BATCH: Final = 64
@@ -225,7 +225,7 @@ def _reasons_beside_devices(
             waiting = {*state.unfenced.values()}.difference(state.nodes_with_pools)
             unfenced = min(len(waiting), others)
         texts = {"the fence is missing or has not settled": unfenced}
-        texts["no devices of the allocator"] = others - unfenced
+        texts[NONE_OF_ALLOCATOR] = others - unfenced
         for text, count in texts.items():
             if count:
                 yield make_reason(codes.NO_OWNED_POOL, "nodes", text, nodes=count)

@@ -6,6 +6,7 @@ end of the search. `merge_reasons` and `summarize_reasons` combine the reasons o
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -15,6 +16,7 @@ from drawbridge.solver import codes
 from drawbridge.solver.candidates import Candidate
 from drawbridge.solver.constraints import DistinctConstraint, typed_values
 from drawbridge.solver.demand import Abort, Cause, Demand, Option
+from drawbridge.solver.deviations import UPSTREAM
 from drawbridge.solver.eligibility import Stage
 from drawbridge.solver.filter_stages import FilterResult, filter_candidates
 from drawbridge.solver.messages import constraint_message, stage_example, stage_message
@@ -25,7 +27,8 @@ from drawbridge.solver.rule_shortage import find_rule_shortage
 from drawbridge.solver.search import DeadEnd
 from drawbridge.solver.state import State
 
-# For the reasons of a node on which a search with limits found nothing.
+# Drawbridge's allocator sees its own pools only: the node may have others.
+NONE_OF_ALLOCATOR: Final = "no devices of the allocator"
 
 
 class Reason(msgspec.Struct, frozen=True, gc=False):
@@ -175,12 +178,12 @@ def _stage_shortage(
 def _class_shortage(option: Option, have: int, requested: int, node_view: NodeView) -> Reason:
     """Return the reason of a node that has too few devices before any is rejected."""
     name = option.device_class.metadata.name
-    text = (
-        f"the node has {have} {'device' if have == 1 else 'devices'}, "
-        f"{requested} of class {name} requested"
-        if have
-        else "the node has no devices"
-    )
+    if have:
+        noun = "device" if have == 1 else "devices"
+        text = f"the node has {have} {noun}, {requested} of class {name} requested"
+    else:
+        sees_all = node_view.world.deviations == UPSTREAM
+        text = "the node has no devices" if sees_all else NONE_OF_ALLOCATOR
     code = codes.NO_DEVICE_OF_CLASS.name
     return Reason(code, "class selector", have, have, 1, node_view.node.name, text)
 
