@@ -17,6 +17,7 @@ from cli.input.namespace_labels import labels_of_namespaces
 from cli.simulation.pod_allocators import find_pod_allocators
 from cli.translation.input import with_namespaces
 from drawbridge.agreement.device_fence import without_fence
+from drawbridge.agreement.owned_pools import find_unowned_classes
 from drawbridge.config.model import Configuration
 from drawbridge.config.policy import compatibility_declarations, device_quotas
 from drawbridge.documents.paths import get_value
@@ -93,7 +94,14 @@ class CheckedCluster:
         objects = self._objects()
         allocators = find_pod_allocators(objects, self.gates, self.configuration, facts)
         owned = frozenset(each.name for each in allocators.owned)
-        ours = UsedPools(self.judge_context(generated, slices=owned), "in the pools of ownedPools")
+        in_owned = replace(
+            self.judge_context(generated, slices=owned),
+            unowned=find_unowned_classes(facts, self.configuration),
+        )
+        # Whether such devices can come is told by those that are published elsewhere.
+        fleet = {name: context.fleet[name] for name in in_owned.unowned if name in context.fleet}
+        in_owned = replace(in_owned, fleet={**in_owned.fleet, **fleet})
+        ours = UsedPools(in_owned, "in the pools of ownedPools")
         others = all_pools
         if allocators.kept_off:
             left = frozenset(each.name for each in objects.slices) - allocators.kept_off

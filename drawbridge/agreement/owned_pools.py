@@ -33,7 +33,7 @@ from drawbridge.dra.nodes import Node
 from drawbridge.dra.similar_names import suggest
 from drawbridge.dra.slices import Slice
 from drawbridge.facts.families import known_families
-from drawbridge.facts.model import ClassFacts
+from drawbridge.facts.model import ClassFacts, Facts
 from drawbridge.facts.withheld import drivers_by_resource, find_withheld_drivers
 from drawbridge.finding import Finding
 from drawbridge.names import OWNED_TAINT
@@ -187,6 +187,19 @@ def select_owned_slices(
         if pool.driver not in withheld[local.node]:
             used.update(each.name for each in local.slices)
     return tuple(each for each in slices if each.name in used)
+
+
+def find_unowned_classes(facts: Facts, configuration: Configuration) -> frozenset[str]:
+    """Return the classes whose devices are all in pools that the allocator does not own.
+
+    Where no Nodes are known, these are the classes of drivers without an entry.
+    """
+    drivers = {str(each.driver) for each in owned_pools(configuration)}
+    return frozenset(
+        row.name
+        for row in facts.classes
+        if row.devices and (row.owned == 0 or drivers.isdisjoint(row.drivers))
+    )
 
 
 def report_unused_pools(slices: Iterable[Slice], used: Iterable[Slice]) -> Finding | None:

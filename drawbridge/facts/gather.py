@@ -133,7 +133,7 @@ def gather_facts(
     names = name_table(nodes, classes if gates.extended_resource else (), dual_nodes)
     offers = offer_table(nodes, offering, counted, dual_nodes, configuration.legacy)
     networks = network_table(objects.networks)
-    rows = class_table(classes, counted, _count_owned(cluster, configuration))
+    rows = class_table(classes, counted, *_count_owned(cluster, objects.nodes, configuration))
     rows = mark_closed_classes(rows, configuration.fleet, nodes, inventory, cluster, families)
     rows = _mark_single(rows, offers)
     omitted: dict[str, int] = {}
@@ -206,16 +206,23 @@ def _list_own_numa(
     )
 
 
-def _count_owned(cluster: ClusterDevices, configuration: Configuration) -> Counter[ProductKey]:
-    """Count the devices of owned drivers on owned nodes, by product."""
+def _count_owned(
+    cluster: ClusterDevices, nodes: Iterable[Node], configuration: Configuration
+) -> tuple[Counter[ProductKey], frozenset[str]]:
+    """Count the devices of owned drivers on owned nodes, by product.
+
+    And return the drivers of which it is certain, by the labels of all nodes with devices.
+    """
     pools, owned = owned_pools(configuration), Counter[ProductKey]()
+    unknown = {each.node.name for each in cluster.nodes if each.products}
+    unknown -= {each.name for each in nodes}
     for devices in cluster.nodes if pools else ():
         entries = selecting_entries(pools, devices.node.labels)
         drivers = {str(pools[i].driver) for i in entries}
         for product, count in devices.products.items():
             if product.driver in drivers:
                 owned[product] += count
-    return owned
+    return owned, frozenset(() if unknown else (str(each.driver) for each in pools))
 
 
 def _mark_single(rows: Iterable[ClassFacts], offers: Iterable[NodeOffer]) -> list[ClassFacts]:

@@ -58,7 +58,8 @@ class Cluster(FactsPart, frozen=True):
 class ClassFacts(FactsPart, frozen=True):
     """A DeviceClass, and the drivers and number of the devices that it selects.
 
-    `owned` of the devices are in owned pools, which only the Drawbridge allocator uses. `closed`
+    `owned` of the devices are in owned pools, which only the Drawbridge allocator uses; None if no
+    entry of `ownedPools` is for their drivers, or if it is unknown because Nodes are. `closed`
     tells that no other kinds of devices will come, so that a request that none of them satisfies
     can be refused. The devices of a `single` class are on one node of more than two with devices.
     Each unit of the extended resource takes `share` of a device; without it, a whole device.
@@ -69,7 +70,7 @@ class ClassFacts(FactsPart, frozen=True):
     share: Mapping[str, str] = {}
     drivers: tuple[str, ...] = ()
     devices: int = 0
-    owned: int = 0
+    owned: int | None = None
     closed: bool = False
     single: bool = False
 

@@ -67,9 +67,12 @@ def _without_counts(facts: Facts) -> Facts:
 
 
 def _reduce_class(row: ClassFacts) -> ClassFacts:
-    """Keep whether none, some or all of the devices are owned, which decides a warning."""
+    """Keep whether none, some or all of the devices are owned, which decides a warning.
+
+    Earlier versions tell none and unknown apart no more than this hash does.
+    """
     owned = bool(row.owned) + bool(row.owned and row.owned == row.devices)
-    return replace(row, devices=0, owned=owned, closed=False)
+    return replace(row, devices=0, owned=owned or None, closed=False)
 
 
 def facts_to_plain(facts: Facts) -> dict[str, object]:

@@ -105,19 +105,28 @@ def class_table(
     classes: Iterable[CompiledClass],
     counted: Mapping[str, Counter[ProductKey]],
     owned: Counter[ProductKey],
+    decided: frozenset[str],
 ) -> list[ClassFacts]:
-    """Return the table of classes. `owned` counts the devices of owned pools by product."""
-    return [
-        ClassFacts(
-            device_class.name,
-            extended=device_class.extended,
-            share=_write_share(device_class.share),
-            drivers=tuple(sorted({key.driver for key in counted[device_class.name]})),
-            devices=counted[device_class.name].total(),
-            owned=(counted[device_class.name] & owned).total(),
+    """Return the table of classes. `owned` counts the devices of owned pools by product.
+
+    Of drivers that are not `decided`, it is not known that none is owned.
+    """
+    rows = []
+    for device_class in classes:
+        devices = counted[device_class.name]
+        drivers = {key.driver for key in devices}
+        none = None if decided.isdisjoint(drivers) else 0
+        rows.append(
+            ClassFacts(
+                device_class.name,
+                extended=device_class.extended,
+                share=_write_share(device_class.share),
+                drivers=tuple(sorted(drivers)),
+                devices=devices.total(),
+                owned=(devices & owned).total() or none,
+            )
         )
-        for device_class in classes
-    ]
+    return rows
 
 
 def _write_share(share: CapacityRequests | None) -> Mapping[str, str]:

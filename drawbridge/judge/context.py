@@ -147,6 +147,8 @@ class JudgeContext(msgspec.Struct, frozen=True, eq=False):
     steps: int = STEPS
     # Whether any device has a compatibleOnlyWith rule that the allocator reads.
     has_rules: bool = False
+    # The classes whose devices are all in pools that the allocator does not own.
+    unowned: frozenset[str] = frozenset()
 
     @property
     def selectors(self) -> Selectors:

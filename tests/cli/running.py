@@ -24,6 +24,7 @@ ownedPools:
 EIGHT_IN_OWNED_POOLS = [
     ("drawbridge", "a", []),
     ("drawbridge", "b", ["CountNeverFits"]),  # one device, where others have eight
+    ("drawbridge", "none", ["CountNeverFits"]),  # no node is owned, which is no better
     ("volcano", "b", []),
     ("volcano", "a", ["CountNeverFits"]),  # eight devices, which the fence keeps from it
 ]

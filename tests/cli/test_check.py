@@ -365,6 +365,33 @@ def test_a_pod_is_judged_by_the_pools_that_its_scheduler_uses(
 
 
 @pytest.mark.parametrize(
+    ("label", "with_nodes", "expected"),
+    [
+        ("rack", True, ["error: 1 gpu.nvidia.com device requested, but no node has any"]),
+        ("karpenter.sh/nodepool", True, ["warning: 1 gpu.nvidia.com device requested, but no"]),
+        ("rack", False, []),  # nobody knows the labels of the nodes
+    ],
+)
+def test_a_pod_is_reported_if_no_node_is_owned(
+    label: str, expected: list[str], tmp_path: Path, *, with_nodes: bool
+) -> None:
+    configuration = own_zone(tmp_path, "none")
+    node = f"\n---\napiVersion: v1\nkind: Node\nmetadata: {{name: n1, labels: {{{label}: a}}}}\n"
+    cluster = tmp_path / "cluster.yaml"
+    published = EXCLUSIVE.partition("---\napiVersion: v1\nkind: Node")[0]
+    cluster.write_text(f"{published}{node if with_nodes else ''}", "utf-8")
+    pod = DEPLOYMENT.replace("gpus", "gpu").replace(
+        "spec:\n      res", "spec:\n      schedulerName: drawbridge\n      res"
+    )
+    words = ("--cluster", str(cluster), "--config", str(configuration))
+    reported = findings(f"{TEMPLATE}---\n{pod}", *words)[1]
+    said = [f"{e['severity']}: {e['message']}" for e in reported]
+    assert len(said) == len(expected)
+    for text, start in zip(said, expected, strict=True):
+        assert text.replace("in the pools of ownedPools: ", "", 1).startswith(start)
+
+
+@pytest.mark.parametrize(
     ("scheduler", "expected"), [("drawbridge", []), ("volcano", ["CountNeverFits"])]
 )
 def test_a_fence_of_rules_keeps_devices_from_others_and_not_from_the_allocator(

@@ -216,7 +216,9 @@ def test_doctor_names_the_namespaces_whose_pods_can_use_a_part_of_the_devices(
     assert [each.partition(" can use ")[0] for each in divided] == [
         "with native placement, pods of team-b",
         "with bridge placement, pods of team-a, team-c",
+        "with bridge placement, pods of team-a, team-c",
     ]
+    assert any("can use 0 of " in each for each in divided)  # a class with no owned device
 
 
 def own_without_scheduler(api: FakeApi) -> None:

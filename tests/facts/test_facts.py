@@ -171,7 +171,19 @@ def test_a_class_counts_the_devices_of_owned_pools() -> None:
     published = sum(len(each.devices) for each in local)
     assert {each.owned for each in rows} == {published}
     native = replace(owning, placement=Placement.NATIVE)
-    assert not any(each.owned for each in gather_facts(given, native).facts.classes)
+    assert {each.owned for each in gather_facts(given, native).facts.classes} == {None}
+
+
+def test_no_device_is_owned_only_where_all_nodes_are_known() -> None:
+    fleet = clusters.fleet(4)
+    driver = DriverName(fleet.slices[0].driver)
+    named = LabelSelector(match_labels={LabelKey("own"): LabelValue("yes")})
+    owning = Configuration(placement=Placement.BRIDGE, owned_pools=(OwnedPool(driver, named),))
+    for nodes, owned in ((fleet.nodes, 0), (fleet.nodes[1:], None), ((), None)):
+        facts = gather_facts(fleet._replace(nodes=nodes), owning).facts
+        assert {each.owned for each in facts.classes if driver in each.drivers} == {owned}
+        others = {each.owned for each in facts.classes if driver not in each.drivers}
+        assert others <= {None}
 
 
 def test_kept_fields_come_from_gates_or_probes() -> None:

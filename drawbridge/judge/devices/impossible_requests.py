@@ -52,7 +52,8 @@ def _explain(  # noqa: PLR0913, PLR0917  # an alternative, and what it is compar
 ) -> Finding:
     devices = sort_devices(option, nodes, context)
     return (
-        never_matches.explain_selectors(devices, place, context)
+        never_enough.explain_unowned(devices, place, context.unowned)
+        or never_matches.explain_selectors(devices, place, context)
         or never_fits.explain_capacity(devices, place)
         or never_enough.explain_count(devices, place)
         or never_together.explain_request(devices, place, alone, proof, context)

@@ -1,9 +1,28 @@
 """Asks whether any node has as many devices as a request needs."""
 
+from collections.abc import Collection
+
 from drawbridge.dra.claim_codes import COUNT_NEVER_FITS
 from drawbridge.finding import Finding
 from drawbridge.judge.devices.class_devices import RequestDevices, RequestPlace
 from drawbridge.solver.demand import MAX_RESULTS
+
+
+def explain_unowned(
+    devices: RequestDevices, place: RequestPlace, unowned: Collection[str]
+) -> Finding | None:
+    """Return a finding if the allocator owns none of the published devices of the class."""
+    name, wanted = devices.class_name, devices.option.wanted.count
+    if devices.of_class or name not in unowned:
+        return None
+    asked = "all" if devices.option.all_mode else f"{wanted}"
+    noun = "device" if asked == "1" else "devices"
+    return COUNT_NEVER_FITS.at(
+        place.path,
+        f"{asked} {name} {noun} requested, but no node has any",
+        object=place.object,
+        remedy="Correct the entries of ownedPools, or label the nodes that they are to select.",
+    )
 
 
 def explain_count(devices: RequestDevices, place: RequestPlace) -> Finding | None:

@@ -27,7 +27,8 @@ def check_devices(subject: Subject, context: JudgeContext) -> Iterator[Finding |
     judged = [each for each in subject.claims if each.claim.status.allocation is None]
     claims = [each.claim for each in judged]
     # Without any slice, the cluster is unknown or has no driver yet.
-    if not context.world.inventory.slices or not any(c.spec.devices.requests for c in claims):
+    is_known = context.world.inventory.slices or context.unowned
+    if not is_known or not any(c.spec.devices.requests for c in claims):
         return
     try:
         proof = prove(claims, context)

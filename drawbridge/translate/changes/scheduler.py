@@ -136,10 +136,15 @@ def report_divided_devices(
 
 
 def describe_usable(row: ClassFacts, *, is_ours: bool) -> str:
-    """Describe the devices of a class that a scheduler can use; empty if it can use all."""
+    """Describe the devices of a class that a scheduler can use.
+
+    Empty if it can use all, or if it is unknown which nodes are owned.
+    """
+    if row.owned is None:
+        return ""
     others = row.devices - row.owned
     usable = row.owned if is_ours else others
-    if not row.owned or usable == row.devices:
+    if usable == row.devices:
         return ""
     return (
         f"{usable} of {row.devices} devices of class {row.name}: {row.owned} of owned nodes, "
