@@ -12,15 +12,14 @@ from typing import Any, Final, TypeAlias
 
 from allocator.state.change_log import ChangeLog
 from allocator.state.conflicts import Conflicts
-from allocator.state.index import Index
 from allocator.state.node_amounts import PodsOnNodes
 from allocator.state.pod_table import PodTable
-from allocator.state.published_slices import PublishedSlices
 from allocator.state.reports import MAX_REPORTS, Report
 from allocator.state.seen_pods import SeenPods
 from allocator.state.vanished_pods import FormerClaim, VanishedPods
 from drawbridge.agreement.device_fence import without_fence
 from drawbridge.agreement.owned_pools import LocalPool, find_local_pool
+from drawbridge.agreement.published_slices import PublishedSlices
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.inventory import (
@@ -31,6 +30,7 @@ from drawbridge.dra.inventory import (
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
 from drawbridge.dra.taints import DeviceTaintRule
+from drawbridge.index import Index
 from drawbridge.ledger.holdings import DeviceID
 from drawbridge.ledger.ledger import Ledger, name_of, uid_of
 from drawbridge.ledger.node_holds import NodeHold, read_node_hold

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
-from allocator.state.index import Index
 from allocator.state.seen_pods import SeenPods
 from drawbridge.dra.inventory import PoolID
+from drawbridge.index import Index
 from drawbridge.ledger.conflicts import (
     Conflict,
     ConflictLine,

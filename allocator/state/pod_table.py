@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from allocator.state.index import Index
 from allocator.state.places_to_visit import PlacesToVisit
 from allocator.state.record_states import RecordEvent, RecordState, is_expected
 from allocator.state.records import Record, RecordStep, WaitingPlace, key_of
@@ -37,6 +36,7 @@ from allocator.state.transitions import (
     place_of_question,
 )
 from allocator.state.wheel import Wheel
+from drawbridge.index import Index
 from drawbridge.ledger.ledger import Ledger
 
 MAX_RECORDS: Final = 65536

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from allocator.decisions.shortlist import NodeSearch, find_nodes
 from allocator.state.cluster_state import AllocatorState
-from allocator.state.index import Index
 from allocator.state.record_states import RecordEvent
 from allocator.state.records import Paired, VictimQuestion
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.dra.inventory import PoolID
+from drawbridge.index import Index
 from drawbridge.ledger.holdings import DeviceID, Hold, read_holds
 from drawbridge.ledger.ledger import ClaimRecord
 from drawbridge.ledger.node_fit import make_reason

@@ -9,13 +9,13 @@ import contextlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from allocator.state.index import Index
 from allocator.state.transitions import Due
 from allocator.state.wheel import Wheel
 from drawbridge.agreement.template_objects import parse_time
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.inventory import PoolID
+from drawbridge.index import Index
 from drawbridge.ledger.ledger import name_of
 from drawbridge.ledger.lost_work import read_interval
 from drawbridge.ledger.node_resources import Amounts, amounts_of

@@ -25,7 +25,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from allocator.state.index import Index
 from allocator.state.reports import ClaimFinding, Report
 from allocator.state.seen_pods import SeenPods, describe_release, release_of
 from allocator.state.wheel import Wheel
@@ -37,6 +36,7 @@ from drawbridge.dra.device_quotas import Charge
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import named_nodes
 from drawbridge.fair_cache import FairCache
+from drawbridge.index import Index
 from drawbridge.ledger.holdings import DeviceID, Hold
 from drawbridge.ledger.ledger import ClaimRecord, Ledger, ReleasedClaim, name_of, uid_of
 from drawbridge.ledger.node_fit import make_reason

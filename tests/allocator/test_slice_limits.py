@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 import pytest
 from msgspec.structs import replace
 
-from allocator.state.published_slices import PublishedSlices
 from drawbridge.agreement import slice_limits
 from drawbridge.agreement.owned_pools import find_local_pool
+from drawbridge.agreement.published_slices import PublishedSlices
 from drawbridge.agreement.slice_limits import MAX_OF_DRIVER, MAX_OF_NODE, find_crowded
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node

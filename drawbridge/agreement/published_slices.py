@@ -4,10 +4,10 @@ from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
 from typing import NamedTuple
 
-from allocator.state.index import Index
 from drawbridge.agreement.slice_limits import SliceGroup, find_slice_groups
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.slices import Slice
+from drawbridge.index import Index
 
 _NO_SLICES: Mapping[str, Slice] = {}
 
