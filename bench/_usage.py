@@ -104,7 +104,7 @@ async def _measure_all() -> None:
     pods: MemoryStore[WatchedPod] = MemoryStore(WatchedPod)
     clock = _Clock()
     users: MemoryStore[HangingPod] = MemoryStore(None, decode=read_device_pod)
-    observer = UsageObserver(claims, pods, slices, users, lambda: clock.now, lambda: True)
+    observer = UsageObserver(claims, pods, users, lambda: clock.now, lambda: True)
     for each in slices.all():
         observer.slice_changed(None, each)
     books = UsageReconciler(

@@ -18,7 +18,6 @@ class Observations:
         self.usage = UsageObserver(
             caches.claims,
             caches.pods,
-            caches.slices,
             caches.device_pods,
             now,
             lambda: caches.synced,

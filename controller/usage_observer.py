@@ -13,9 +13,11 @@ from controller.device_users import name_root_owner
 from controller.plugin_usage import PluginNames, read_plugin_use
 from controller.protocols import ObjectCache, Unstructured, WatchedObject
 from controller.watched_objects import WatchedPod
+from drawbridge.agreement.published_slices import PublishedSlices
 from drawbridge.agreement.scope import PodMetadata, PodOwner
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.device import Device
+from drawbridge.dra.inventory import PoolID, find_published_device
 from drawbridge.dra.slices import Slice
 from drawbridge.finding import Finding
 from drawbridge.report.stuck.objects import HangingPod
@@ -51,11 +53,10 @@ class UsageObserver:
     The caller passes the changes of the caches.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917  # the caches
+    def __init__(  # the caches
         self,
         claims: ObservedClaims,
         pods: ObjectCache[WatchedPod],
-        slices: ObjectCache[SliceReading],
         device_pods: ObjectCache[HangingPod],
         now: Callable[[], float],
         is_synced: Callable[[], bool],
@@ -67,11 +68,11 @@ class UsageObserver:
         # The pods whose owner is not known, by the owner that their claims are charged to.
         self.waiting: dict[str, PodKey] = {}
         self._most_waiting = MOST_WAITING
-        self._claims, self._pods, self._slices = claims, pods, slices
+        self._claims, self._pods = claims, pods
         self._device_pods = device_pods
         self._now, self._is_synced = now, is_synced
         self._owners: BoundedCache[str, str] = BoundedCache(MAX_POD_OWNERS)
-        self._pools: dict[tuple[str, str], set[str]] = {}
+        self._published = PublishedSlices()
         self._changed: set[PodKey] = set()
         self._changed_pods: set[PodKey] = set()
         self._checking = asyncio.Lock()
@@ -209,13 +210,9 @@ class UsageObserver:
         self, before: WatchedObject[SliceReading] | None, after: WatchedObject[SliceReading] | None
     ) -> None:
         """Note which slices a pool has."""
-        for cached, is_new in ((before, False), (after, True)):
-            if cached is not None and isinstance(cached.value, Slice):
-                pool = cached.value.driver, cached.value.pool
-                names = self._pools.setdefault(pool, set())
-                (names.add if is_new else names.discard)(cached.name)
-                if not names:
-                    del self._pools[pool]
+        slices = (each.value if each is not None else None for each in (before, after))
+        read = [each if isinstance(each, Slice) else None for each in slices]
+        self._published.apply(*read)
 
     def _read_pod(self, pod: HangingPod) -> HeldClaim:
         return read_plugin_use(pod, self.plugins.served)
@@ -254,18 +251,9 @@ class UsageObserver:
         return waiting
 
     def find_device(self, driver: str, pool: str, name: str) -> tuple[Slice, Device] | None:
-        """Return a device and its slice; of several generations, the newest one."""
-        newest: tuple[Slice, Device] | None = None
-        for slice_name in self._pools.get((driver, pool), ()):
-            cached = self._slices.get(slice_name)
-            published = None if cached is None else cached.value
-            if not isinstance(published, Slice):
-                continue
-            if newest is not None and newest[0].generation >= published.generation:
-                continue
-            device = next((each for each in published.devices if each.name == name), None)
-            newest = newest if device is None else (published, device)
-        return newest
+        """Return a device and its slice, as its own node publishes it."""
+        pool_id = PoolID(driver, pool)
+        return find_published_device(pool_id, self._published.of_pool(pool_id).values(), name)
 
     def find_capacity(self, driver: str, pool: str, name: str) -> Mapping[str, Fraction] | None:
         """Return the capacities of a device; None if no slice has it."""

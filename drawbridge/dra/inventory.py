@@ -429,12 +429,11 @@ def find_published_pool(inventory: Inventory, pool: PoolID) -> PublishedPool | N
 def read_published_pool(pool: PoolID, slices: Iterable[Slice]) -> PublishedPool | None:
     """Return a pool from all its slices of every generation; None while it is incomplete.
 
-    If slices for several nodes name the pool and do not make one, the slices for the node with its
-    name come first: the others may be forged, and add only devices that it lacks.
+    If its slices do not make one pool, they come in the order of `_precedence`.
     """
     parts = sorted(
         current_parts(sorted(slices, key=lambda each: each.name)),
-        key=lambda part: (part[0].node_name != pool.name, -part[0].generation),
+        key=lambda part: _precedence(pool, part[0]),
     )
     if not parts or not is_complete(parts[0]):
         return None
@@ -448,3 +447,27 @@ def read_published_pool(pool: PoolID, slices: Iterable[Slice]) -> PublishedPool 
         for counter_set in resource_slice.shared_counters:
             sets.setdefault(counter_set.name, counter_set)
     return PublishedPool(generation, current, devices, sets)
+
+
+def find_published_device(
+    pool: PoolID, slices: Iterable[Slice], name: str
+) -> tuple[Slice, Device] | None:
+    """Return a device and its slice, of all slices of a pool of every generation.
+
+    It is also found while the pool is incomplete: it can be in use meanwhile.
+    """
+    for resource_slice in sorted(slices, key=lambda each: _precedence(pool, each)):
+        for device in resource_slice.devices:
+            if device.name == name:
+                return resource_slice, device
+    return None
+
+
+def _precedence(pool: PoolID, resource_slice: Slice) -> tuple[bool, bool, int]:
+    """Return the place of a slice in its pool: the newest generation first, by who wrote it.
+
+    The slices for the node with the name of the pool come first, then those that name no node. The
+    others may be forged, and add only devices that these lack.
+    """
+    node = resource_slice.node_name
+    return node != pool.name, bool(node), -resource_slice.generation

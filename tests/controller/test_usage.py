@@ -146,7 +146,6 @@ class Controller:
         self.observer = UsageObserver(
             cluster.claims,
             cluster.pods,
-            cluster.slices,
             cluster.device_pods,
             lambda: cluster.time,
             lambda: True,

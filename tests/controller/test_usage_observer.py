@@ -2,9 +2,14 @@
 
 import asyncio
 import copy
+from fractions import Fraction
+from typing import Any
 
+from drawbridge.agreement.slice_limits import MAX_OF_DRIVER
 from drawbridge.usage.accounts import UNKNOWN
 from tests.controller.test_usage import (
+    CLASS,
+    GIB,
     NOW,
     SLICE,
     TEAM,
@@ -13,6 +18,7 @@ from tests.controller.test_usage import (
     devices,
     plugin_pod,
 )
+from tests.tables import every_row
 
 PLUGIN = {"nvidia.com/gpu": "1"}
 
@@ -58,6 +64,62 @@ def test_the_newest_generation_of_a_device_counts() -> None:
     cluster.time += 103
     controller.write()
     assert cluster.used() == {(TEAM, "ResourceClaim/a"): devices(100, gib=100 * 88)}
+
+
+def publish(
+    number: int, node: str, generation: int, memory: str, *, name: str = "gpu-0"
+) -> dict[str, Any]:
+    """A slice for a node that names the pool of node-1; for all nodes without one."""
+    published = copy.deepcopy(SLICE)
+    published["metadata"]["name"] = f"{node}-{number}"
+    spec = published["spec"]
+    spec["pool"]["generation"] = generation
+    spec["devices"] = [{"name": name, "capacity": {"memory": {"value": memory}}}]
+    if node:
+        spec["nodeName"] = node
+    else:
+        del spec["nodeName"]
+        spec["allNodes"] = True
+    return published
+
+
+@every_row(
+    ("slices", "removed", "expected"),
+    [
+        # Of the node itself, the newest generation counts, and what only an older one has.
+        ([publish(1, "node-1", 2, "90Gi")], False, ("node-1", 90)),
+        ([publish(1, "node-1", 2, "90Gi", name="gpu-7")], False, ("node-1", 80)),
+        # Another node says nothing about its devices.
+        ([publish(1, "bad", 2**40, "8Ei")], False, ("node-1", 80)),
+        ([publish(1, "bad", 2**40, "1"), publish(2, "bad", 1, "2")], False, ("node-1", 80)),
+        ([publish(1, "bad", 2**40, "1")], True, ("bad", Fraction(1, GIB))),
+        # A pool of all nodes is what its own slices say.
+        ([publish(1, "bad", 2**40, "8Ei"), publish(1, "", 1, "70Gi")], True, ("", 70)),
+        # A node that publishes too much says nothing at all.
+        ([publish(each, "bad", 1, "1") for each in range(MAX_OF_DRIVER + 1)], True, ("", 0)),
+    ],
+)
+def test_a_device_is_what_its_own_node_publishes(
+    slices: list[dict[str, Any]],
+    expected: tuple[str, int | Fraction],
+    *,
+    removed: bool,
+) -> None:
+    cluster = Cluster()
+    controller = Controller(cluster)
+    cluster.slices.subscribe(controller.observer.slice_changed)
+    for each in slices:
+        cluster.slices.put(each)
+    if removed:
+        cluster.slices.remove(SLICE["metadata"]["name"])  # type: ignore[index]  # a mapping
+    cluster.claim("a", "gpu-0")
+    controller.write()
+    cluster.time += 103
+    controller.write()
+    node, memory = expected
+    assert cluster.used() == {(TEAM, "ResourceClaim/a"): devices(100, gib=100 * memory)}
+    found = controller.observer.find_device(CLASS, "node-1", "gpu-0")
+    assert (found[0].node_name or "" if found is not None else "") == node
 
 
 def test_a_claim_of_a_former_pod_is_not_charged_to_the_owner_of_its_successor() -> None:
