@@ -118,8 +118,8 @@ def test_a_device_is_what_its_own_node_publishes(
     controller.write()
     node, memory = expected
     assert cluster.used() == {(TEAM, "ResourceClaim/a"): devices(100, gib=100 * memory)}
-    found = controller.observer.find_device(CLASS, "node-1", "gpu-0")
-    assert (found[0].node_name or "" if found is not None else "") == node
+    device = controller.observer.find_device(CLASS, "node-1", "gpu-0")
+    assert (device[0].node_name or "" if device is not None else "") == node
 
 
 def test_a_claim_of_a_former_pod_is_not_charged_to_the_owner_of_its_successor() -> None:
