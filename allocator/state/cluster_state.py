@@ -171,7 +171,7 @@ class AllocatorState:
 
     def _find_former(self, uid: str) -> FormerClaim | None:
         record = self.ledger.claims.get(uid)
-        return record and FormerClaim(record, self.ledger.quotas.charge_of(uid))
+        return record and FormerClaim(record, self.ledger.quotas.capacities_of(uid))
 
     def _follow_claim(
         self, uid: str, before: Claim | None, after: Claim | None, former: FormerClaim | None
@@ -282,7 +282,7 @@ class AllocatorState:
             self._decide_owner(pool)
             if has_more:
                 self.conflicts.note_pool(pool)
-                self._charge_again(pool)
+            self._charge_again(pool)
 
     def _charge_again(self, pool: PoolID) -> None:
         if self.ledger.quotas.counts_capacity:
@@ -298,6 +298,7 @@ class AllocatorState:
         for uid, record in earlier.ledger.claims.items():
             if record.version > self.ledger.observed_to:
                 self.observe_claim(earlier.claims[uid], told=not record.is_confirmed)
+        self.ledger.take_capacities(earlier.ledger)
         self.vanished.take_over(earlier.vanished)
         self._penalties |= earlier._penalties  # noqa: SLF001  # of this class
         self.reports.extend(earlier.reports)

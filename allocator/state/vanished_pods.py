@@ -32,7 +32,6 @@ from drawbridge.agreement.allocator_codes import DEVICES_MAY_BE_IN_USE
 from drawbridge.dra.allocation import AllocatedDevices, Allocation
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.counted import count_noun
-from drawbridge.dra.device_quotas import Charge
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import named_nodes
 from drawbridge.fair_cache import FairCache
@@ -40,6 +39,7 @@ from drawbridge.index import Index
 from drawbridge.ledger.holdings import DeviceID, Hold
 from drawbridge.ledger.ledger import ClaimRecord, Ledger, ReleasedClaim, name_of, uid_of
 from drawbridge.ledger.node_fit import make_reason
+from drawbridge.ledger.quota_use import Capacities
 from drawbridge.ledger.reduced_claim import reduce_claim
 from drawbridge.solver.reasons import Reason
 
@@ -72,10 +72,10 @@ class KeptClaim(NamedTuple):
 
 
 class FormerClaim(NamedTuple):
-    """A claim before a change: its record in the ledger, and what it was charged."""
+    """A claim before a change: its record in the ledger, and what its whole devices had."""
 
     record: ClaimRecord
-    charged: Charge
+    capacities: Capacities
 
 
 class VanishedPods:
@@ -136,8 +136,7 @@ class VanishedPods:
         if kept is not None:
             self._release(uid)
         if served:
-            charged = former.charged if len(served) == len(record.holds) else {}
-            released = _release(before, {each.device_id for each in served}, charged)
+            released = _release(before, {each.device_id for each in served}, former.capacities)
             changed = changed._replace(holds=tuple(served), charged=released)
             self._put(f"{uid}@{record.version}", changed)
             finding = DEVICES_MAY_BE_IN_USE.at("", self._describe((changed,)))
@@ -299,7 +298,7 @@ def _fair_key(uid: str, kept: KeptClaim) -> str:
     return f"{kept.name.partition('/')[0]}/{uid}"
 
 
-def _release(claim: Claim, kept: Collection[DeviceID], charged: Charge) -> ReleasedClaim:
+def _release(claim: Claim, kept: Collection[DeviceID], capacities: Capacities) -> ReleasedClaim:
     """Return what is charged for the devices of a claim that are kept."""
     reduced = reduce_claim(claim)
     allocated = reduced.status.allocation
@@ -310,7 +309,7 @@ def _release(claim: Claim, kept: Collection[DeviceID], charged: Charge) -> Relea
     ]
     allocation = Allocation(AllocatedDevices(tuple(results)))
     namespace = name_of(claim).partition("/")[0]
-    return ReleasedClaim(namespace, reduced.spec, allocation, charged)
+    return ReleasedClaim(namespace, reduced.spec, allocation, capacities)
 
 
 def _node_of(claim: Claim) -> str:

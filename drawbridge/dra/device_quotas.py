@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from drawbridge.dra.allocation import Allocation, AllocationResult
 from drawbridge.dra.capacity import Amounts
 from drawbridge.dra.claim import EXACT_COUNT, Choice, ClaimSpec, request_choices
-from drawbridge.dra.quantity import Quantity
+from drawbridge.dra.quantity import INT64_MAX, Quantity
 
 # The amount that counts devices; every other one is the name of a capacity.
 DEVICES: Final = "devices"
-_ZERO, _ONE = Quantity.of(0), Quantity.of(1)
+_ZERO, _ONE, _MOST = Quantity.of(0), Quantity.of(1), Quantity.of(INT64_MAX)
 
 
 class QuotaKey(NamedTuple):
@@ -217,11 +217,12 @@ def _charge_choice(choice: Choice, limited: Mapping[str, Sequence[str]]) -> Char
 
 
 def _find_amount(amounts: Amounts, name: str) -> Quantity:
-    """Return an amount by its name, where the domain of the driver may be left out."""
-    if name in amounts:
-        return amounts[name]
-    key = find_capacity_name(name, amounts)
-    return _ZERO if key is None else amounts[key]
+    """Return an amount by its name, where the domain of the driver may be left out.
+
+    It is at most that of an int64: drivers and tenants can write 1,000 digits.
+    """
+    key = name if name in amounts else find_capacity_name(name, amounts)
+    return _ZERO if key is None else min(amounts[key], _MOST)
 
 
 def find_capacity_name(name: str, published: Iterable[str]) -> str | None:

@@ -14,13 +14,12 @@ from typing import NamedTuple
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.allocation import Allocation, gives_same_devices
 from drawbridge.dra.claim import Claim, ClaimSpec, Template
-from drawbridge.dra.device_quotas import Charge
 from drawbridge.dra.inventory import PoolID
 from drawbridge.finding import Finding
 from drawbridge.ledger.allocation_mark import UNMARKED, Mark, is_mark_of, read_mark
 from drawbridge.ledger.holder_index import HolderIndex
 from drawbridge.ledger.holdings import DeviceID, Hold, read_holds, read_marked_holds
-from drawbridge.ledger.quota_use import QuotaUse
+from drawbridge.ledger.quota_use import Capacities, QuotaUse
 from drawbridge.resource_version import parse_version
 from drawbridge.solver.world import View
 
@@ -82,12 +81,12 @@ class ClaimRecord(NamedTuple):
 
 
 class ReleasedClaim(NamedTuple):
-    """A claim that was released, or deleted, and what it is charged while that is kept."""
+    """A claim that was released, or deleted, and is charged while what it had is kept."""
 
     namespace: str
     spec: ClaimSpec
     allocation: Allocation
-    charged: Charge  # counts while a device of it is not published
+    capacities: Capacities  # what its whole devices had
 
 
 def uid_of(claim: Claim) -> str:
@@ -377,13 +376,20 @@ class Ledger:
         for uid in self.claims_in(pool):
             self._charge(uid)
 
+    def take_capacities(self, earlier: "Ledger") -> None:
+        """Charge devices at most what another ledger knows that they had."""
+        for uid in self._records:
+            if capacities := earlier.quotas.capacities_of(uid):
+                self.quotas.take_capacities(uid, capacities)
+                self._charge(uid)
+
     def _charge(self, uid: str) -> None:
         """Charge a claim what it has: its allocation, or what is reserved for it.
 
         Under a key, charge what a released claim had.
         """
         if (released := self._released.get(uid)) is not None:
-            self.quotas.charge_allocation(uid, *released[:3], vanished=released.charged)
+            self.quotas.charge_allocation(uid, *released[:3], vanished=released.capacities)
         record, active = self._records.get(uid), self._reservations.get(uid)
         if record is not None and self.quotas:
             reserved = active.reservation.allocation if active else None

@@ -5,7 +5,7 @@ select its namespace; no claims are looked at.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.allocation import Allocation, AllocationResult
@@ -30,7 +30,10 @@ from drawbridge.dra.device_quotas import (
 )
 from drawbridge.dra.inventory import PoolID, PublishedPool
 from drawbridge.dra.quantity import Quantity
+from drawbridge.ledger.holdings import DeviceID
 
+# What whole devices had when they were allocated.
+Capacities: TypeAlias = Mapping[DeviceID, Amounts]
 _ZERO: Final = Quantity.of(0)
 _NOTHING: Final[Charge] = {}
 # The specs of which it is kept what their alternatives are charged, and all amounts of these.
@@ -113,6 +116,7 @@ class QuotaUse:
         self._choices: BoundedCache[bytes, ChoiceCharges] = BoundedCache(MAX_SPECS, MAX_AMOUNTS)
         self.find_capacity = find_capacity
         self._charges: dict[str, tuple[str, Charge]] = {}
+        self._capacities: dict[str, Capacities] = {}  # by claim
         self._used, self._vanished = _Sums(self.quotas), _Sums(self.quotas)
         self._labels: dict[str, Mapping[str, str]] = {}
         self._selecting: dict[str, tuple[int, ...]] = {}
@@ -181,6 +185,7 @@ class QuotaUse:
     def charge(self, uid: str, namespace: str, charge: Charge, *, vanished: bool = False) -> None:
         """Replace what a claim is charged, or what is kept because its pods have `vanished`."""
         _, before = self._charges.pop(uid, (namespace, _NOTHING))
+        self._capacities.pop(uid, None)
         if charge:
             self._charges[uid] = (namespace, charge)
         if before == charge:
@@ -201,28 +206,32 @@ class QuotaUse:
         spec: ClaimSpec,
         allocation: Allocation | None,
         *,
-        vanished: Charge | None = None,
+        vanished: Capacities | None = None,
     ) -> None:
-        """Charge a claim what it has, or had and was charged when its pods `vanished`.
+        """Charge a claim what it has, or had when its pods `vanished`.
 
-        While a whole device is not published, its capacity counts as it did before.
+        A whole device counts with what it publishes, but at most with what it had when it was
+        allocated, or when it was first known: its driver cannot take room from others later. While
+        it is not published, it counts as then.
         """
         if not self.quotas:
             return
-        missing = False
+        had = self._capacities.get(uid) or vanished or {}
+        has: dict[DeviceID, Amounts] = {}
 
         def find_capacity(result: AllocationResult) -> Amounts | None:
-            nonlocal missing
-            capacity = self.find_capacity(result)
-            missing |= capacity is None
-            return capacity
+            device = DeviceID(PoolID(result.driver, result.pool), result.device)
+            published = self.find_capacity(result)
+            first = had.get(device, published)
+            if first is None:
+                return None
+            has[device] = first
+            return first if published is None else _least_of(first, published)
 
         charge = self.read_charge(spec, allocation, find_capacity)
-        before = self.charge_of(uid) or vanished
-        if missing and before:
-            keys = before.keys() | charge.keys()
-            charge = {key: max(charge.get(key, _ZERO), before.get(key, _ZERO)) for key in keys}
         self.charge(uid, namespace, charge, vanished=vanished is not None)
+        if has:
+            self._capacities[uid] = has
 
     def read_charge(
         self, spec: ClaimSpec, allocation: Allocation | None, find: FindCapacity | None = None
@@ -258,6 +267,15 @@ class QuotaUse:
     def charge_of(self, uid: str) -> Charge:
         """Return what a claim is charged."""
         return self._charges.get(uid, ("", _NOTHING))[1]
+
+    def capacities_of(self, uid: str) -> Capacities:
+        """Return what the whole devices of a claim had when they were allocated."""
+        return self._capacities.get(uid, {})
+
+    def take_capacities(self, uid: str, capacities: Capacities) -> None:
+        """Let the whole devices of a charged claim have had this."""
+        if uid in self._capacities:
+            self._capacities[uid] = {**self._capacities[uid], **capacities}
 
     @property
     def counts_capacity(self) -> bool:
@@ -340,6 +358,10 @@ def published_capacity(find_pool: Callable[[PoolID], PublishedPool | None]) -> F
         return None if device is None else {k: each.value for k, each in device.capacity.items()}
 
     return find
+
+
+def _least_of(first: Amounts, published: Amounts) -> Amounts:
+    return {name: min(each, published.get(name, _ZERO)) for name, each in first.items()}
 
 
 def _describe(line: QuotaLine, namespace: str, ahead: Quantity, needed: Quantity) -> str:
