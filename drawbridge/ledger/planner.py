@@ -257,6 +257,15 @@ class Planner:
             return ()
         return tuple((each, self._memo.candidates_in_pool(each)) for each in pools if each.usable)
 
+    def count_devices(self, node: str) -> int:
+        """Return how many devices of usable pools a node sees, without reading them."""
+        self._memo.bind(self.world())
+        try:
+            pools = self._memo.pools_for(self._nodes[node]) if node in self._nodes else ()
+        except NodeSelectorError:
+            return 0
+        return sum(len(part.devices) for each in pools if each.usable for part in each.slices)
+
     def counters_left(self, node: str, pool: PoolID, view: View) -> Mapping[CounterKey, int]:
         """Return what allocated devices leave of the counters of a pool that a node can use."""
         pools = {each.id: each for each, _ in self.node_pools(node)} if node in self._nodes else {}
