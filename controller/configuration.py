@@ -50,7 +50,7 @@ class ConfigurationReconciler:
     async def reconcile(self) -> None:
         """Write the offered text if it is valid; else the one in use stays, or is repaired."""
         live = await self._store.read(CONFIGURATION_IN_USE_CONFIG_MAP)
-        original, offered = await self._read_offered()
+        original, offered, refusal = await self._read_offered()
         text = offered.text
         if offered.configuration is None:
             in_use = await asyncio.to_thread(read_accepted, _decode(live))
@@ -64,17 +64,21 @@ class ConfigurationReconciler:
         if offered.configuration is None:
             uid = (original or {"metadata": {}})["metadata"].get("uid", "")
             self._report(describe_findings(offered.findings), uid, has_text=bool(text))
+        if refusal is not None:
+            raise refusal  # no watch tells of a new role, so that it is tried again soon
 
-    async def _read_offered(self) -> tuple[Unstructured | None, ConfigurationReading]:
+    async def _read_offered(
+        self,
+    ) -> tuple[Unstructured | None, ConfigurationReading, ApiError | None]:
         """Read the offered configuration; it is refused if this controller may not read it."""
         try:
             original = await self._store.read(CONFIGURATION_CONFIG_MAP)
         except ApiError as error:
             if not error.refused:
                 raise
-            return None, describe_unread(error)
+            return None, describe_unread(error), error
         # To read a large one takes a second.
-        return original, await asyncio.to_thread(read_offered, _decode(original))
+        return original, await asyncio.to_thread(read_offered, _decode(original)), None
 
     def _report(self, reason: str, uid: str, *, has_text: bool) -> None:
         then = "the last valid one stays in use" if has_text else "no process can start without one"
