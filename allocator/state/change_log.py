@@ -1,12 +1,16 @@
 """What changed on which node since a search found nothing."""
 
 from collections import OrderedDict
+from typing import Final
+
+# Beyond so many names, also of nodes that have gone, all nodes count as changed.
+_MOST_NAMES: Final = 16_384
 
 
 class ChangeLog:
     """Numbers the changes of nodes: a search that found nothing looks only at these again.
 
-    Its size is bounded by the number of nodes.
+    Nodes of ever new names come and go: beyond a number, they are forgotten, and all are looked at.
     """
 
     def __init__(self) -> None:
@@ -26,6 +30,8 @@ class ChangeLog:
         else:
             self._of_nodes[node] = self.last
             self._of_nodes.move_to_end(node)
+            if len(self._of_nodes) > _MOST_NAMES:
+                self.add(None, of_use=of_use)
 
     def add_listed(self, node: str) -> None:
         """Record that a node came to have devices, or has none any more."""
