@@ -80,12 +80,11 @@ class MemberSet(msgspec.Struct, frozen=True, dict=True):  # for the cached prope
         return {each.key: each.search for each in self.members}.values()
 
     def usable_nodes(self, nodes: MemberNodes) -> Collection[str]:
-        """Return the nodes that all members can use, and that run so many pods."""
+        """Return the nodes that all members can use."""
         of_key = {each.key: each.search for each in self.members}
         first, *others = (nodes.usable(key, search) for key, search in of_key.items())
         common = frozenset(first).intersection(*others)
-        usable = [name for name in first if name in common] if others else first
-        return nodes.select_large(usable, len(self.members))
+        return [name for name in first if name in common] if others else first
 
     def without_spare(self, spare: int, like: bytes | None = None) -> "MemberSet":
         """Return at least one member, without up to `spare` of those that do not only share.

@@ -4,7 +4,6 @@ Queues give each member a node selector of its own: the host, or the domain, tha
 for it. Such a member is looked for only on the nodes with the label that fewest nodes have.
 """
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 from typing import Final
@@ -18,8 +17,6 @@ from allocator.decisions.shortlist import (
     usable_nodes,
 )
 from allocator.state.cluster_state import AllocatorState
-from drawbridge.dra.nodes import Node
-from drawbridge.ledger.node_resources import PODS, allocatable_amounts
 
 # What members ask for is looked for on each of their nodes, and a node has few: launchers, workers.
 MAX_KINDS: Final = 16
@@ -46,13 +43,6 @@ class MemberNodes:
             narrow = search if some is None else replace(search, only=frozenset(some))
             self._usable[key] = usable_nodes(narrow, self._state)
         return self._usable[key]
-
-    def select_large(self, names: Collection[str], members: int) -> Collection[str]:
-        """Return the nodes that run so many pods; without a search, no others can fit."""
-        nodes = self._state.planner.nodes
-        if members == 1 or all(members <= _count_pods(nodes[name]) for name in names):
-            return names
-        return [name for name in names if members <= _count_pods(nodes[name])]
 
     def find_problem(self, searches: Iterable[NodeSearch]) -> str:
         """Return why a look at the nodes for each search would take too long, if it would."""
@@ -89,11 +79,6 @@ class MemberNodes:
             if key in node.labels:
                 of_key[node.labels[key]].append(node.name)
         return True
-
-
-def _count_pods(node: Node) -> float:
-    """Return how many pods a node runs, as far as it says so."""
-    return allocatable_amounts(node).get(PODS, math.inf)
 
 
 class _Sums:

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 import pytest
@@ -400,25 +399,6 @@ def test_members_for_other_nodes_take_no_room_in_a_quota_from_those_that_share_t
     assert ask(cluster, *members, own=own, selectors=selectors, least=2).complete
     promised = [uid for uid in members if cluster.decisions.reservations.is_promised(uid)]
     assert promised == [*fitting]
-
-
-@every_row(("pods", "placed"), [(2, 0), (3, 3), (None, 3)], ids=str)
-def test_members_that_share_a_claim_are_not_looked_for_where_fewer_pods_run(
-    pods: int | None, placed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cluster, asked = Cluster(n1=4), list[str]()
-    allocatable = {} if pods is None else {"pods": Quantity.of(pods)}
-    cluster.add(Node("n1", {"name": "n1"}, allocatable=allocatable))
-    solve_nodes = cluster.state.planner.solve_nodes
-
-    def solve(*question: Any, **more: Any) -> Any:  # noqa: ANN401  # as the planner is asked
-        asked.extend(question[2])
-        return solve_nodes(*question, **more)
-
-    monkeypatch.setattr(cluster.state.planner, "solve_nodes", solve)
-    reply = ask(cluster, "a", "b", "c", least=3)
-    assert codes(reply) == ([] if placed else [allocator_codes.GANG_TOO_LARGE.name])
-    assert bool(asked) == bool(placed)
 
 
 def test_what_members_ask_for_together_is_computed_once() -> None:
