@@ -285,14 +285,14 @@ class WaitingPods:
         if request is not None:
             self._decisions.preempt(request, now)
 
-    def note_copy(self, seconds: float) -> None:
-        """Note how long the last copy took, so that other namespaces come before its own."""
+    def note_copy(self, uid: str, seconds: float) -> None:
+        """Note how long the last copy took, also if the system refused it."""
         self._aside.note_copy(seconds)
+        self._decisions.groups.note_copy(uid)
 
     def note_ahead(self, uid: str) -> None:
         """Go on with a pod about which a copy of the process has decided."""
         self._aside.note_answered(self._name_of(uid))
-        self._decisions.groups.note_copy(uid)
         self._decisions.planned_holds.try_again(uid)
         if self._aside.end_preemption(uid):
             self._set_aside(uid, self._victims)

@@ -322,7 +322,7 @@ class SchedulerCalls:
             _LOG.exception("unhandled exception in a copy that decides about a pod")
             waiting.stop_waking(uid)
         finally:
-            waiting.note_copy(self._now() - now)
+            waiting.note_copy(uid, self._now() - now)
             self._copy = None
             self._changed.set()
 

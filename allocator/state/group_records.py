@@ -157,7 +157,7 @@ class GroupTable:
             self._held.setdefault(key)
 
     def note_copy(self, key: str) -> None:
-        """Note that a copy of the process has decided about a group."""
+        """Note that a copy of the process has decided about a group, or was refused."""
         record = self.get(key)
         for search in (record.cut, record.cut_victims):
             if search is not None:

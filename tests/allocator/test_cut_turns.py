@@ -212,3 +212,18 @@ def test_a_gang_evicts_pods_beside_a_node_that_changes_all_the_time(
             contest.enlist("b-1", "b", priority=1)
         victims = ask_for_victims(contest, *turn.woken)
     assert {*victims} == evicted
+
+
+def test_a_gang_passes_over_a_slow_node_while_the_system_refuses_copies() -> None:
+    made = Cluster(brief=CutOn("a"), a=2, b=2)
+    waiting = WaitingPods(made.decisions)
+    for uid in ("m0", "m1"):
+        reply = made.ask_group("default/g", "m0", "m1", min_count=2, asking=uid)
+        waiting.note_answer(uid, [each.node for each in reply.fit], 0.0, complete=reply.complete)
+    for turn in range(2, 50):
+        made.now = float(turn)
+        if uid := waiting.wake(made.now).aside:
+            waiting.note_copy(uid, 1.0)
+        if made.held():
+            break
+    assert {each.partition("/")[0] for each in made.held()} == {"b"}

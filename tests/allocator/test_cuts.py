@@ -252,6 +252,7 @@ def test_a_node_about_which_copies_say_nothing_keeps_no_gang_from_others(
             decide_in_a_copy(waiting, made.state.planner, aside)
         elif aside:
             waiting.note_ahead(aside)
+            waiting.note_copy(aside, 0.0)
         if changes:
             made.add(gpu_slice("a", 2, generation=generation))
     held = {each.partition("/")[0] for each in made.held()}
