@@ -47,8 +47,6 @@ class EventReporter:
             self._report(treated_finding, reference, action)
 
     def _report(self, finding: Finding, reference: ObjectReference, action: str) -> None:
-        about = "/".join(filter(None, (reference.kind, reference.namespace, reference.name)))
-        log_finding(_LOG, finding, about=about)
         involved = InvolvedObject(
             api_version=reference.api_version,
             kind=reference.kind,
@@ -56,7 +54,10 @@ class EventReporter:
             name=reference.name,
             uid=reference.uid,
         )
-        self._recorder.record(finding, involved, action)
+        # Clients can cause findings without end. What limits the events limits the log.
+        if self._recorder.record(finding, involved, action):
+            about = "/".join(filter(None, (reference.kind, reference.namespace, reference.name)))
+            log_finding(_LOG, finding, about=about)
 
     def report_bug(self, reconciler: str, error: Exception) -> None:
         """Count and log an exception that nothing expects, which ended the work on one object."""

@@ -86,5 +86,5 @@ class ReportWriter:
 
     def _tell(self, finding: Finding, involved: InvolvedObject, action: str) -> None:
         for treated in apply_policies((finding,), self._configuration().findings):
-            log_finding(_LOG, treated)
-            self._recorder.record(treated, involved, action)
+            if self._recorder.record(treated, involved, action):
+                log_finding(_LOG, treated)

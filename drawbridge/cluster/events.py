@@ -75,8 +75,11 @@ class EventRecorder:
         self._unreported: Counter[str] = Counter()  # dropped events by namespace
         self._reported = now() - _REPORT_SECONDS
 
-    def record(self, finding: Finding, involved: InvolvedObject, action: str) -> None:
-        """Record a finding about an object; `action` is the event's action, such as `Translate`."""
+    def record(self, finding: Finding, involved: InvolvedObject, action: str) -> bool:
+        """Record a finding about an object; `action` is the event's action, such as `Translate`.
+
+        Returns whether a series starts: a repetition and a finding without a place start none.
+        """
         now = self._now()
         # Messages contain text of users. Only what fits into an event is kept.
         note = _shorten_note(finding.sentences)
@@ -85,12 +88,14 @@ class EventRecorder:
         if current is not None and now - current.last_recorded < FORGET_SECONDS:
             current.count += 1
             current.last_recorded = now
-        else:
-            event = self._make_event(finding, involved, action, note)
-            lost = self._series.add(Series(key, event, now), now)
-            if lost is not None and lost.pending:
-                self._count_dropped(lost)
+            self._pending.set()
+            return False
+        series = Series(key, self._make_event(finding, involved, action, note), now)
+        lost = self._series.add(series, now)
+        if lost is not None and lost.pending:
+            self._count_dropped(lost)
         self._pending.set()
+        return lost is not series
 
     async def run(self) -> None:
         """Write recorded events until cancelled; failures are logged, never raised."""

@@ -5,7 +5,8 @@ from typing import cast
 
 import pytest
 
-from allocator.state.reports import ClaimFinding
+from allocator.scheduler.protocol import SchedulingPod
+from allocator.state.reports import ClaimFinding, EndedHold, HoldEnd
 from allocator.writes.reports import ReportWriter
 from drawbridge.agreement.allocator_codes import DEVICES_MAY_BE_IN_USE
 from drawbridge.cluster.events import EventRecorder
@@ -26,8 +27,10 @@ class Replica:
             cast("EventRecorder", recorder), Configuration, lambda: self.leads
         )
 
-    def _record(self, finding: Finding, involved: object, _action: str) -> None:
-        self.recorded.append(f"{finding.code} {getattr(involved, 'name', '')}")
+    def _record(self, finding: Finding, involved: object, _action: str) -> bool:
+        text = f"{finding.code} {getattr(involved, 'name', '')}"
+        self.recorded.append(text)
+        return self.recorded.count(text) == 1
 
 
 HELD_TWICE = DEVICE_HELD_TWICE.at("status", "two claims have one device")
@@ -53,6 +56,15 @@ def test_a_replica_that_does_not_lead_leaves_findings_until_it_leads() -> None:
     for claim in (OURS, THEIRS):
         replica.reporter.report(ClaimFinding(HELD_TWICE, claim))
     assert replica.recorded == TOLD
+
+
+def test_a_hold_that_ends_again_and_again_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    pod = cast("SchedulingPod", SimpleNamespace(name="train-0", namespace="team", uid="u-1"))
+    replica = Replica(leads=True)
+    for _ in range(3):
+        replica.reporter.report(EndedHold(pod, HoldEnd.DEADLINE, 1, 2))
+    assert replica.recorded == ["GangHoldEnded train-0"] * 3
+    assert len(caplog.records) == 1
 
 
 @pytest.mark.parametrize(("code", "level"), [(DEVICE_HELD_TWICE, 40), (DEVICES_MAY_BE_IN_USE, 30)])

@@ -106,8 +106,8 @@ async def test_an_info_is_normal_and_cluster_scoped_events_are_in_default(rig: R
 
 
 async def test_repetitions_are_written_once_a_minute(rig: Rig) -> None:
-    for _ in range(3):
-        rig.recorder.record(finding(), POD, "Translate")
+    starts = [rig.recorder.record(finding(), POD, "Translate") for _ in range(3)]
+    assert starts == [True, False, False]
     await rig.write_due()
     assert rig.events_written()[0]["series"]["count"] == 3
     rig.recorder.record(finding(), POD, "Translate")
@@ -140,7 +140,7 @@ async def test_a_new_event_is_created_after_a_long_silence(rig: Rig) -> None:
     rig.recorder.record(finding(), POD, "Translate")
     await rig.write_due()
     rig.clock.time += FORGET_SECONDS
-    rig.recorder.record(finding(), POD, "Translate")
+    assert rig.recorder.record(finding(), POD, "Translate")
     await rig.write_due()
 
     assert len(rig.events_written()) == 2
@@ -173,8 +173,9 @@ async def test_a_burst_of_events_is_rate_limited_and_not_lost(rig: Rig) -> None:
 
 
 async def test_the_number_of_series_is_limited(rig: Rig) -> None:
-    for number in range(module.MAX_SERIES + 7):
-        rig.recorder.record(finding(message=f"{number}"), POD, "Translate")
+    messages = map(str, range(module.MAX_SERIES + 7))
+    starts = [rig.recorder.record(finding(message=e), POD, "Translate") for e in messages]
+    assert starts == [True] * module.MAX_SERIES + [False] * 7
     assert rig.recorder.dropped == 7
 
     await rig.write_due()

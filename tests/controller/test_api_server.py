@@ -18,15 +18,17 @@ ABOUT = ObjectReference("ConfigMap", "drawbridge-facts", "own", "uid-1")
 
 
 class FakeRecorder(EventRecorder):
-    """Records findings and writes no events."""
+    """Records findings and writes no events; a finding about the same object is a repetition."""
 
     def __init__(self) -> None:
         self.recorded: list[tuple[Finding, InvolvedObject]] = []
 
-    def record(self, finding: Finding, involved: InvolvedObject, action: str) -> None:
+    def record(self, finding: Finding, involved: InvolvedObject, action: str) -> bool:
         """Store the finding."""
         assert action == "LabelNodes"
+        is_new = all(about != involved for _, about in self.recorded)
         self.recorded.append((finding, involved))
+        return is_new
 
 
 @pytest.mark.parametrize(
@@ -49,6 +51,18 @@ def test_the_configuration_sets_the_severity_of_a_reported_finding(
     assert [finding.severity for finding, _ in recorder.recorded] == severities
     assert [about.uid for _, about in recorder.recorded] == ["uid-1"] * len(severities)
     assert [each.getMessage() for each in caplog.records] == ["a has both"] * len(severities)
+
+
+def test_a_repetition_is_not_logged_again(caplog: pytest.LogCaptureFixture) -> None:
+    """A client can cause a finding about each of its pods with one write, without end."""
+    recorder = FakeRecorder()
+    reporter = EventReporter(recorder, Configuration)
+    for pod in ("a", "b", "a", "b"):
+        about = ObjectReference("Pod", pod, "team", f"uid-{pod}")
+        reporter.report(DUAL_NODES.at("", "has both"), about, "LabelNodes")
+    assert len(recorder.recorded) == 4
+    told = [vars(each)["fields"]["about"] for each in caplog.records]
+    assert told == ["Pod/team/a", "Pod/team/b"]
 
 
 def sample(name: str, **labels: str) -> float:
