@@ -57,7 +57,7 @@ def make_plan(  # noqa: PLR0913  # what was read, what decides, and who is told
     as_read = ModelCluster(start)
     tied = find_kept(objects, decider, as_read, groups)
     planner = StepPlanner(
-        start,
+        as_read,
         groups,
         _read_namespaces(objects, namespaces),
         decider.templates,

@@ -29,7 +29,7 @@ from drawbridge.audit.templates import Templates
 from drawbridge.audit.trials import Namespaces, Trial, Typing
 from drawbridge.audit.typed import Moving
 from drawbridge.dra.counted import count_noun
-from drawbridge.models.cluster import BLOCKED, ClusterStart, ModelCluster
+from drawbridge.models.cluster import BLOCKED, ModelCluster
 from drawbridge.models.pods import Served
 from drawbridge.models.scheduler import SchedulerChoice
 
@@ -50,7 +50,7 @@ CHOICES: Final = (
 class StepPlanner:
     """Makes the steps, and keeps the cluster as they leave it."""
 
-    start: ClusterStart
+    as_read: ModelCluster
     groups: Sequence[Group]
     namespaces: Namespaces
     templates: Templates
@@ -61,7 +61,7 @@ class StepPlanner:
 
     def __post_init__(self) -> None:
         """Begin with the cluster as it is, when the pods that fit have started."""
-        self.cluster, *self.others = plays = [ModelCluster(self.start, e) for e in CHOICES]
+        self.cluster, *self.others = plays = [self.as_read.copy(e) for e in CHOICES]
         for play in plays:
             play.schedule()
             play.take_changes()

@@ -4,7 +4,9 @@ A budget counts what the owners of its pods want, and how many pods run. An evic
 several budgets select is always refused.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from drawbridge.documents.paths import get_value
@@ -49,6 +51,32 @@ class Budget(NamedTuple):
     def can_ever_allow(self, wanted: int) -> bool:
         """Whether a pod may be evicted while all others run."""
         return self.allows(wanted, wanted)
+
+
+def index_budgets(
+    budgets: Iterable[Budget],
+) -> Callable[[str, Mapping[str, str]], list[int]]:
+    """Return a function that tells the positions of the budgets about a pod, in their order.
+
+    Of budgets with `matchLabels`, it tries those whose rarest one the pod has.
+    """
+    numbered = [*enumerate(budgets)]
+    labels_of = {
+        at: [(budget.namespace, label) for label in (budget.match_labels or {}).items()]
+        for at, budget in numbered
+    }
+    uses = Counter(chain.from_iterable(labels_of.values()))
+    positions: dict[tuple[str, tuple[str, str] | None], list[tuple[int, Budget]]] = {}
+    for at, budget in numbered:
+        key = min(labels_of[at], key=uses.__getitem__, default=(budget.namespace, None))
+        positions.setdefault(key, []).append((at, budget))
+
+    def find(namespace: str, labels: Mapping[str, str]) -> list[int]:
+        tried = (positions.get((namespace, label), ()) for label in (None, *labels.items()))
+        chosen = chain.from_iterable(tried)
+        return sorted(at for at, budget in chosen if budget.selects(namespace, labels))
+
+    return find
 
 
 def read_budget(value: Value) -> Budget:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import NamedTuple
 
 from drawbridge.models.admission import is_translated
-from drawbridge.models.budgets import Budget
+from drawbridge.models.budgets import Budget, index_budgets
 from drawbridge.models.nodes import ModelNode, find_request
 from drawbridge.models.pods import ModelPod, PodKind, Served
 from drawbridge.models.quotas import ModelQuota, allows_another, sum_units
@@ -79,14 +79,12 @@ class ModelCluster:
         self._since = 0  # the next key when a command began: it creates pods in any order
         self._room = NewRoom()
         self._offered: frozenset[str] | None = None
-        self._of = [
-            [n for n, each in enumerate(self.budgets) if each.selects(kind.namespace, kind.labels)]
-            for kind in self.kinds
-        ]
-        self._under = [
-            [number for number, of in enumerate(self._of) if each in of]
-            for each in range(len(self.budgets))
-        ]
+        selects = index_budgets(self.budgets)
+        self._of = [selects(kind.namespace, kind.labels) for kind in self.kinds]
+        self._under: list[list[int]] = [[] for _ in self.budgets]
+        for number, of in enumerate(self._of):
+            for budget in of:
+                self._under[budget].append(number)
         self._owned: dict[str, set[int]] = {}
         for number, kind in enumerate(self.kinds):
             self._owned.setdefault(kind.full_owner, set()).add(number)
@@ -97,10 +95,11 @@ class ModelCluster:
         for pod in start.pods:
             self._add(pod, counted=False)
 
-    def copy(self) -> "ModelCluster":
-        """Return a cluster that plays on alone, with no changes yet."""
+    def copy(self, choice: SchedulerChoice | None = None) -> "ModelCluster":
+        """Return a cluster that plays on alone, with no changes yet, perhaps by another choice."""
         other = object.__new__(ModelCluster)
         other.__dict__.update(self.__dict__)
+        other.choice = choice or self.choice
         # Both copy a node before they change it.
         other.nodes, other._on = dict(self.nodes), self._on.copy()
         other._alike = self._alike.copy()

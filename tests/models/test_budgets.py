@@ -2,7 +2,7 @@
 
 import pytest
 
-from drawbridge.models.budgets import read_budget
+from drawbridge.models.budgets import Budget, index_budgets, read_budget
 from tests.tables import YamlValue
 
 APP = {"selector": {"matchLabels": {"app": "w"}}}
@@ -29,3 +29,48 @@ def test_a_budget_selects_and_allows_as_the_api_server_does(
     budget = read_budget({"metadata": {"name": "b", "namespace": "a"}, "spec": spec})
     assert budget.selects("a", {"app": "w"}) == selects
     assert budget.can_ever_allow(3) == allows
+
+
+BUDGETS = [
+    Budget("app", "a", {"team": "x", "app": "w"}),
+    Budget("all", "a", {}),
+    Budget("other namespace", "b", {"app": "w"}),
+    Budget("no selector", "a", None),
+    Budget("another value", "a", {"team": "x", "app": "v"}),
+    Budget("by expression", "a", {}, (("app", "In", ("w",)),)),
+    Budget("team", "a", {"team": "x"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("namespace", "labels", "selected"),
+    [
+        ("a", {"app": "w", "team": "x"}, ["app", "all", "by expression", "team"]),
+        ("a", {"app": "w"}, ["all", "by expression"]),
+        ("a", {"team": "x"}, ["all", "team"]),
+        ("a", {}, ["all"]),
+        ("b", {"app": "w"}, ["other namespace"]),
+        ("c", {"app": "w"}, []),
+    ],
+)
+def test_an_index_of_budgets_finds_those_that_select_a_pod(
+    namespace: str, labels: dict[str, str], selected: list[str]
+) -> None:
+    chosen = index_budgets(BUDGETS)(namespace, labels)
+    assert [BUDGETS[each].name for each in chosen] == selected
+
+
+def test_budgets_of_other_workloads_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each workload of a namespace has its own budget, and all of them share a label."""
+    tried: list[str] = []
+    selects = Budget.selects
+
+    def count(budget: Budget, namespace: str, labels: dict[str, str]) -> bool:
+        tried.append(budget.name)
+        return selects(budget, namespace, labels)
+
+    monkeypatch.setattr(Budget, "selects", count)
+    find = index_budgets(Budget(f"{n}", "a", {"team": "x", "app": f"{n}"}) for n in range(100))
+    for number in range(100):
+        assert find("a", {"team": "x", "app": f"{number}"}) == [number]
+    assert len(tried) == 100
