@@ -1,8 +1,6 @@
 """`drawbridge usage`: who used how many device-hours, from the books of the controller."""
 
 import argparse
-import csv
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
@@ -24,7 +22,7 @@ from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_mapping
 from drawbridge.dra.counted import count_noun
 from drawbridge.names import USAGE_CONFIG_MAP_PREFIX
-from drawbridge.report.tables import align_columns
+from drawbridge.report.tables import align_columns, make_csv_line
 from drawbridge.usage.accounts import UsedAmount
 from drawbridge.usage.book import Book, BookError, format_day, format_time
 from drawbridge.usage.changes import read_changes, sum_changes
@@ -230,20 +228,13 @@ def _numbers(used: UsedAmount, whole: Fraction) -> list[str]:
 
 
 def _format_csv(summary: UsageSummary, columns: Sequence[str]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*columns, "device_seconds", "unknown_device_seconds", "memory_byte_seconds"])
+    rows = [[*columns, "device_seconds", "unknown_device_seconds", "memory_byte_seconds"]]
     for line in summary.lines:
         used = line.used
         numbers = (used.devices, used.unknown, used.memory)
-        names = (_plain(line.names[each]) for each in columns)
-        writer.writerow([*names, *(f"{float(number):.6f}" for number in numbers)])
-    return text.getvalue()
-
-
-def _plain(name: str) -> str:
-    """Keep a spreadsheet from taking a name for a formula."""
-    return f"'{name}" if name[:1] in "=+-@" else name
+        names = (line.names[each] for each in columns)
+        rows.append([*names, *(f"{float(number):.6f}" for number in numbers)])
+    return "".join(map(make_csv_line, rows))
 
 
 def _to_json(summary: UsageSummary) -> dict[str, object]:

@@ -1,26 +1,23 @@
 """Writes the workloads of an audit as CSV, one row for each, for a spreadsheet."""
 
-import csv
-import io
 from collections.abc import Iterator
 from typing import Final
 
 from drawbridge.audit.model import FATE_WORDS, Audit, NamespaceAudit, WorkloadAudit
+from drawbridge.report.tables import make_csv_line
 
 HEADER: Final = (
     "namespace", "mode", "owner", "outcome", "pods", "running", "wanted", "servedBy", "asks",
     "becomes", "reasons", "codes", "nodeGroups",
 )  # fmt: skip
-# A spreadsheet reads a cell that begins so as a formula, and tenants write names.
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_csv(audit: Audit) -> Iterator[str]:
     """Yield the lines, the header first."""
-    yield _line(HEADER)
+    yield make_csv_line(HEADER)
     for namespace in audit.namespaces:
         for entry in namespace.workloads:
-            yield _line(_row(namespace, entry))
+            yield make_csv_line(_row(namespace, entry))
 
 
 def _row(namespace: NamespaceAudit, entry: WorkloadAudit) -> tuple[str, ...]:
@@ -39,13 +36,3 @@ def _row(namespace: NamespaceAudit, entry: WorkloadAudit) -> tuple[str, ...]:
         " ".join(entry.codes),
         "; ".join(f"{name or 'unknown'}: {pods}" for name, pods in entry.nodes.items()),
     )
-
-
-def _line(cells: tuple[str, ...]) -> str:
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerow(map(_plain, cells))
-    return out.getvalue()
-
-
-def _plain(cell: str) -> str:
-    return f"'{cell}" if cell.startswith(_FORMULA) else cell

@@ -1,10 +1,17 @@
-"""Formats trees and tables as aligned lines of text, in ASCII or with Unicode box characters."""
+"""Formats trees and tables as aligned lines of text, in ASCII or with Unicode box characters.
 
+Also as CSV. Users write names and texts, which control neither a terminal nor a spreadsheet.
+"""
+
+import csv
+import io
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import Final, NamedTuple
 
 GAP: Final = "  "
+# A spreadsheet reads a cell that begins so as a formula.
+_FORMULA: Final = ("=", "+", "-", "@")
 
 
 class Glyphs(NamedTuple):
@@ -50,6 +57,14 @@ def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:
     return GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip()
+
+
+def make_csv_line(cells: Sequence[str]) -> str:
+    """Return a line of CSV with its end: each row is one line, and no cell is a formula."""
+    out = io.StringIO()
+    plain = (f"'{each}" if each.startswith(_FORMULA) else each for each in cells)
+    csv.writer(out, lineterminator="\n").writerow(map(escape_unprintable, plain))
+    return out.getvalue()
 
 
 def escape_unprintable(text: str) -> str:

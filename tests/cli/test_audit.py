@@ -312,6 +312,19 @@ def test_csv_has_a_row_for_each_workload_and_no_formula(tmp_path: Path) -> None:
     assert {row["outcome"] for row in rows} == {"to translate", "stays with its plugin"}
 
 
+def test_no_name_adds_a_row_or_a_control_character_to_csv(tmp_path: Path) -> None:
+    owned = pod("team-b", "web-1")
+    name = "x\nteam-a,off,Deployment/forged,translated\r\x1b[2J\u202e"
+    owned["metadata"]["ownerReferences"] = [{"kind": "\tW", "name": name, "controller": True}]
+    dump = tmp_path / "dump.yaml"
+    dump.write_text(write_yaml([*NODES, *CLASSES, owned]))
+    code, out, _ = command("audit", "--cluster", str(dump), "-o", "csv")
+    assert (code, len(out.splitlines())) == (0, 2)
+    (row,) = csv.DictReader(io.StringIO(out))
+    forged = r"x\nteam-a,off,Deployment/forged,translated\r\x1b[2J\u202e"
+    assert row["owner"] == rf"\tW/{forged}"
+
+
 def test_a_note_has_the_mappings_that_kueue_needs(tmp_path: Path) -> None:
     managed = pod("team-b", "queued", job="queued")
     managed["metadata"]["labels"] = {"kueue.x-k8s.io/managed": "true"}
