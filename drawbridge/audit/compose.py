@@ -241,12 +241,14 @@ def _list_quotas(quotas: Iterable[Value], charged: Collection[str]) -> Iterator[
 
 
 def _count_fates(namespace: NamespaceAudit, *, is_part: bool) -> NamespaceAudit:
-    """Count the workloads: in the whole cluster, what has finished asks for nothing.
+    """Count the owners: in the whole cluster, what has finished asks for nothing.
 
     In a part it was asked in the time that `--since` names.
     """
-    counted = Counter(each.fate for each in namespace.workloads if is_part or not each.is_over)
-    return replace(namespace, fates={fate: counted[fate] for fate in Fate})
+    entries = [each for each in namespace.workloads if is_part or not each.is_over]
+    counted = Counter(fate for _, fate in {(each.owner, each.fate) for each in entries})
+    owners = len({each.owner for each in entries})
+    return replace(namespace, owners=owners, fates={fate: counted[fate] for fate in Fate})
 
 
 def _shorten(namespace: NamespaceAudit) -> NamespaceAudit:
@@ -260,15 +262,16 @@ def _shorten(namespace: NamespaceAudit) -> NamespaceAudit:
 def _summarize(
     namespaces: Iterable[NamespaceAudit], entries: Sequence[WorkloadAudit], objects: AuditedObjects
 ) -> Summary:
-    fates, units = Counter[Fate](), Counter[str]()
+    fates, units, workloads = Counter[Fate](), Counter[str](), 0
     for namespace in namespaces:
         fates.update(namespace.fates)
+        workloads += namespace.owners
     for entry in entries:
         if entry.served_by not in (CLAIMS, NOBODY):
             units.update(times(entry.demand, entry.running).units)
     return Summary(
         len(objects.nodes),
-        fates.total(),
+        workloads,
         sum(each.pods for each in entries),
         {fate: fates[fate] for fate in Fate},
         dict(sorted(units.items())),

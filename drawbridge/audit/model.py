@@ -57,9 +57,9 @@ class WorkloadAudit(AuditPart, frozen=True):
     """The alike pods of one owner: what they ask, who serves them, and what becomes of it.
 
     `pods` are alive and `running` of them have a node; `finished` ones hold nothing. `wanted` is
-    what the owner wants of such pods, if a template of it that asks the same was read; 0 of a
-    finished Job. `reasons` say why a request stays or is refused, as `Code: message`; `codes` are
-    those of all findings that a person should know.
+    what the owner wants of such pods beside its other alike ones, if a template of it that asks the
+    same was read; 0 of a finished Job. `reasons` say why a request stays or is refused, as `Code:
+    message`; `codes` are those of all findings that a person should know.
     """
 
     owner: str
@@ -88,14 +88,16 @@ class WorkloadAudit(AuditPart, frozen=True):
 class NamespaceAudit(AuditPart, frozen=True):
     """The workloads of a namespace that ask for devices, and its quotas on legacy names.
 
-    `pods` counts the pods by what becomes of them, `fates` the workloads. `refusals` are owners
-    whose pods admission refuses now, with the number of attempts, from events.
+    `pods` counts the pods by what becomes of them. `owners` is how many there are, and `fates`
+    counts them: an owner whose pods differ counts for each fate. `refusals` are owners whose pods
+    admission refuses now, with the number of attempts, from events.
     """
 
     namespace: str
     mode: Mode
     pods: Mapping[Fate, int]
     workloads: tuple[WorkloadAudit, ...]
+    owners: int = 0
     fates: Mapping[Fate, int] = {}
     workloads_not_shown: int = 0
     refusals: Mapping[str, str] = {}

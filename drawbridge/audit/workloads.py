@@ -161,8 +161,13 @@ def add_owners(
         keys.setdefault(_find_alike(new), new)
         entries.setdefault(key, _without_pods(key, outcome))
         wanted[key] += template.wanted
+    alive = Counter[object]()
+    for key, entry in collected.items():
+        alive[_find_alike(key)] += entry.pods
     for key, number in wanted.items():
-        entries[key] = replace(entries[key], wanted=number)
+        # Others serve some of the alike pods, or these are translated already.
+        others = alive[_find_alike(key)] - entries[key].pods
+        entries[key] = replace(entries[key], wanted=max(0, number - others))
     yield from entries.values()
 
 

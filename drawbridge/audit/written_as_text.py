@@ -87,7 +87,7 @@ def _write_namespaces(namespaces: Sequence[NamespaceAudit], most: int | None) ->
 def _count(namespace: NamespaceAudit, shown: Iterable[Fate]) -> Iterator[int]:
     """Yield the pods, the workloads, and these by what becomes of them."""
     yield sum(namespace.pods.values())
-    yield sum(namespace.fates.values())
+    yield namespace.owners
     yield from (namespace.fates.get(fate, 0) for fate in shown)
 
 

@@ -25,7 +25,7 @@ FOLDER = "/var/lib/kubelet/device-plugins"
 ANSWERS = (
     "workloads", "groups", "steps", "leaves", "says", "fit", "reasons", "refusals", "quotas",
     "commands", "why of steps", "first line", "undo", "must leave", "drivers", "nodes left",
-    "asks", "counts",
+    "asks", "counts", "owners",
 )  # fmt: skip
 
 
@@ -172,6 +172,8 @@ def told(audit: dict[str, Any]) -> dict[str, Any]:
             for each in namespace["workloads"]
         },
         "counts": counts(namespaces),
+        "owners": {e["namespace"]: e["owners"] for e in namespaces}
+        | {"all": audit["summary"]["workloads"]},
         "groups": {each["name"]: group_text(each) for each in groups},
         "drivers": {each["name"]: each["driver"] for each in groups},
         "steps": [each["title"] for each in audit["steps"]],
