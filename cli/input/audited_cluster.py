@@ -295,4 +295,5 @@ def select_recent(objects: AuditedObjects, is_recent: Callable[[Value], bool]) -
         pods=tuple(filter(is_recent, objects.pods)),
         events=tuple(filter(is_recent, objects.events)),
         workloads=(),
+        of_a_time=True,
     )

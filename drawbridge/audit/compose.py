@@ -37,6 +37,7 @@ from drawbridge.audit.workloads import (
     add_owners,
     by_namespace,
     collect_pods,
+    find_lacking,
     find_refusals,
     has_claims,
     order,
@@ -205,7 +206,8 @@ def _audit_namespaces(
         entries = order(add_owners(collected, workloads.get(name, ()), namespace, decider))
         done += len(pods.get(name, ()))
         progress(done)
-        refusals = find_refusals(events.get(name, ()))
+        lacking = find_lacking(workloads.get(name, ()), pods.get(name, ()))
+        refusals = find_refusals(events.get(name, ()), None if objects.of_a_time else lacking)
         if not (entries or refusals or namespace.mode is not Mode.OFF):
             continue
         counts = Counter[Fate]()

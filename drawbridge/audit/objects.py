@@ -36,6 +36,7 @@ class AuditedNamespace(NamedTuple):
 class AuditedObjects:
     """What was read of a cluster. Pods, workloads, events and quotas are plain objects.
 
+    `of_a_time` tells that pods and events are only those of a time, without workloads.
     `annotations` are those of the nodes. `unread` counts the objects that could not be read, and
     `missing` says what the caller may not read.
     """
@@ -60,6 +61,7 @@ class AuditedObjects:
     stuck: tuple[Stuck, ...] = ()
     unread: int = 0
     missing: tuple[str, ...] = ()
+    of_a_time: bool = False
 
 
 class AdmissionDecision(Protocol):

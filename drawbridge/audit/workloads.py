@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -20,7 +20,7 @@ from drawbridge.dra.nodes import Node
 from drawbridge.ledger.pods import FINISHED
 from drawbridge.names import GUARD_WEBHOOK, POD_WEBHOOK
 from drawbridge.translate.manifests.replicas import count_pods
-from drawbridge.translate.manifests.workloads import Place, find_places
+from drawbridge.translate.manifests.workloads import TEMPLATES, Place, find_places
 
 FAILED_CREATE: Final = "FailedCreate"  # the reason of the events of owners whose pods are refused
 CLAIMS: Final = "claims"
@@ -33,6 +33,7 @@ _REFUSED: Final = re.compile(
 _MAX_NOTE: Final = 300
 _MAX_OWNER: Final = 400
 _ENDS: Final = ("Complete", "Failed")  # conditions of a Job
+_READ: Final = frozenset(kind for _, kind in TEMPLATES)
 # Waits for a node, was given to one, or has ended.
 _WAITS, _RUNS, _ENDED = range(3)
 
@@ -253,8 +254,33 @@ def _without_pods(key: _Key, outcome: PodOutcome) -> WorkloadAudit:
 # --- refusals ------------------------------------------------------------------------------------
 
 
-def find_refusals(events: Iterable[Value]) -> dict[str, str]:
-    """Return the owners whose pods Drawbridge refuses now, with attempts and reason."""
+def find_lacking(workloads: Iterable[Value], pods: Iterable[Value]) -> frozenset[str]:
+    """Return the owners with fewer pods than they want."""
+    alive = Counter[str]()
+    for pod in pods:
+        if _state(pod) != _ENDED:
+            alive.update(_find_controllers(pod))
+    return frozenset(
+        name for each in workloads if alive[name := name_workload(each)] < _count_left(each)
+    )
+
+
+def _count_left(workload: Value) -> int:
+    """Return how many pods an owner wants now; a Job wants no more than it has left to complete."""
+    wanted = sum(_count_wanted(workload, each) for each in find_places(workload))
+    completions = get_value(workload, ("spec", "completions"))
+    succeeded = get_value(workload, ("status", "succeeded"))
+    if isinstance(completions, int) and isinstance(succeeded, int):
+        wanted = min(wanted, completions - succeeded)
+    return 0 if _is_over(workload) else wanted
+
+
+def find_refusals(events: Iterable[Value], lacking: Collection[str] | None) -> dict[str, str]:
+    """Return the owners whose pods Drawbridge refuses now, with attempts and reason.
+
+    An event stays after the pods were created or their owner was deleted, so only owners that are
+    `lacking` pods count; all of them if that is not known, and those of kinds that are not read.
+    """
     refusals: dict[str, str] = {}
     for value in events:
         event = as_mapping(value)
@@ -266,8 +292,11 @@ def find_refusals(events: Iterable[Value]) -> dict[str, str]:
         series = as_mapping(event.get("series"))
         attempts = series.get("count") or event.get("deprecatedCount") or event.get("count")
         number = attempts if isinstance(attempts, int) else 1
-        owner = f"{subject.get('kind')}/{subject.get('name')}"[:_MAX_OWNER]
-        refusals[owner] = f"{count_noun(number, 'attempt')}: {denied[1][:_MAX_NOTE]}"
+        kind = f"{subject.get('kind')}"
+        owner = f"{kind}/{subject.get('name')}"
+        if lacking is None or owner in lacking or kind not in _READ:
+            attempted = count_noun(number, "attempt")
+            refusals[owner[:_MAX_OWNER]] = f"{attempted}: {denied[1][:_MAX_NOTE]}"
     return refusals
 
 

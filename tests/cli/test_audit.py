@@ -69,6 +69,15 @@ def refusal(where: str, job: str, webhook: str = "pods.drawbridge.dev") -> dict[
     }
 
 
+def job_without_devices(where: str, name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": where},
+        "spec": {"template": {"spec": {"containers": [{"name": "main"}]}}},
+    }
+
+
 OPTED_OUT = pod("team-a", "own")
 OPTED_OUT["metadata"]["labels"] = {"drawbridge.dev/translate": "off"}
 CLUSTER = [
@@ -80,6 +89,8 @@ CLUSTER = [
     translated("team-a", "done"),
     pod("team-a", "before-the-label", days=8),
     OPTED_OUT,
+    job_without_devices("team-a", "huge"),
+    job_without_devices("team-a", "guarded"),
     refusal("team-a", "huge"),
     refusal("team-a", "guarded", "guard.drawbridge.dev"),
     refusal("team-a", "elsewhere", "other.example.com"),
