@@ -80,7 +80,7 @@ class FakeProcess:
     async def run_until(self, condition: Callable[[], object]) -> None:
         """Wake pods until a condition holds."""
         waking = asyncio.create_task(self.calls.wake_pods())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not condition():
                 self.changed.set()
                 await asyncio.sleep(0)

@@ -103,10 +103,11 @@ async def test_the_version_of_each_write_is_compared_with_what_was_seen_before(
 async def test_a_claim_that_cannot_be_read_does_not_stop_the_recovery_of_the_others(
     tmp_path: Path,
 ) -> None:
-    unreadable = {**claim("bad"), "spec": {"devices": {"requests": 7}}}
+    unreadable = {**claim("bad"), "kind": "ResourceClaim", "spec": {"devices": {"requests": 7}}}
     async with FakeApi() as api, await Session.open(str(api.kubeconfig(tmp_path / "c"))) as session:
         writes = ApiServerWrites(session, OpenFence(), Watch())
-        page = {"metadata": {}, "items": [claim("a"), unreadable, claim("b")]}
+        items = [claim("a"), unreadable, claim("b")]
+        page = {"kind": "ClaimList", "metadata": {"resourceVersion": "1"}, "items": items}
         api.fail(200, part="resourceclaims", body=msgspec.json.encode(page))
         assert [each.metadata.name async for each in writes.list_claims()] == ["a", "b"]
         api.fail(200, part="resourceclaims", body=msgspec.json.encode(unreadable))
