@@ -9,7 +9,14 @@ from drawbridge.audit.model import Fate, NamespaceAudit
 from drawbridge.audit.node_groups import Group
 from drawbridge.audit.objects import AuditedNamespace, AuditedObjects, text_at
 from drawbridge.audit.outcomes import Decider, PodOutcome
-from drawbridge.audit.workloads import by_namespace, find_owner, read_templates
+from drawbridge.audit.workloads import (
+    Alike,
+    by_namespace,
+    describe_alike,
+    find_owner,
+    match_pods,
+    read_templates,
+)
 from drawbridge.documents.values import Value
 from drawbridge.ledger.pods import FINISHED
 from drawbridge.models.cluster import ModelCluster
@@ -47,22 +54,25 @@ def _find_pods(
     pods: Sequence[Value], workloads: Sequence[Value], namespace: AuditedNamespace, decider: Decider
 ) -> Iterator[tuple[Value, PodOutcome, int]]:
     """Yield the pods that wait, and those that their owners still want, with their number."""
-    alive = Counter[tuple[str, tuple[str, ...]]]()
+    alive = Counter[Alike]()
     for pod in pods:
         outcome = decider.decide(pod, namespace)
         if outcome is None or outcome.fate is not Fate.STAYS:
             continue
         if text_at(pod, "status", "phase") in FINISHED:
             continue
-        alive[find_owner(pod, namespace), outcome.asks] += 1
+        alive[describe_alike(find_owner(pod, namespace), outcome)] += 1
         if not text_at(pod, "spec", "nodeName"):
             yield pod, outcome, 1
-    for template in read_templates(workloads, namespace, decider):
-        key = template.owner, template.outcome.asks
-        there = min(alive[key], template.wanted)
-        alive[key] -= there
-        if template.outcome.fate is Fate.STAYS and template.wanted > there:
-            yield template.pod, template.outcome, template.wanted - there
+    templates = [*read_templates(workloads, namespace, decider)]
+    for template, groups in zip(templates, match_pods(templates, alive), strict=True):
+        missing = template.wanted
+        for group in groups:
+            there = min(alive[group], missing)
+            alive[group] -= there
+            missing -= there
+        if template.outcome.fate is Fate.STAYS and missing:
+            yield template.pod, template.outcome, missing
 
 
 def find_kept(

@@ -1,8 +1,8 @@
 """Collects who asks for devices: the pods of each owner, and owners without pods."""
 
 import re
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -147,36 +147,46 @@ def add_owners(
     namespace: AuditedNamespace,
     decider: Decider,
 ) -> Iterator[WorkloadAudit]:
-    """Yield the entries with the number of pods that their owners want, and those without pods.
-
-    Pods can be older than the template of their owner, and owners have several templates.
-    """
-    entries, wanted = dict(collected), Counter[_Key]()
-    keys = {_find_alike(each): each for each in reversed([*collected])}
-    for template in read_templates(workloads, namespace, decider):
+    """Yield the entries with the number of pods that their owners want, and those without pods."""
+    entries, wanted, made = dict(collected), Counter[_Key](), defaultdict[_Key, set[Alike]](set)
+    first = {describe_alike(key.owner, entry): key for key, entry in reversed(entries.items())}
+    templates = [*read_templates(workloads, namespace, decider)]
+    for template, pods in zip(templates, match_pods(templates, first), strict=True):
         outcome = template.outcome
-        new = _Key(template.owner, outcome.asks, NOBODY, outcome.fate)
-        key = keys.get(_find_alike(new), new)
+        new = _Key(template.alike.owner, outcome.asks, NOBODY, outcome.fate)
+        key = first[pods[0]] if pods else new
         if template.is_over and key not in entries:
             continue
-        keys.setdefault(_find_alike(new), new)
         entries.setdefault(key, _without_pods(key, outcome))
         wanted[key] += template.wanted
-    alive = Counter[object]()
+        made[key].update(pods)
+    alive = Counter[Alike]()
     for key, entry in collected.items():
-        alive[_find_alike(key)] += entry.pods
+        alive[describe_alike(key.owner, entry)] += entry.pods
     for key, number in wanted.items():
-        # Others serve some of the alike pods, or these are translated already.
-        others = alive[_find_alike(key)] - entries[key].pods
+        # Others serve some of its pods, or these are translated already.
+        others = sum(alive[each] for each in made[key]) - entries[key].pods
         entries[key] = replace(entries[key], wanted=max(0, number - others))
     yield from entries.values()
+
+
+class Alike(NamedTuple):
+    """What alike pods of an owner have in common.
+
+    The template of translated pods is translated when it is used, so fates differ.
+    """
+
+    owner: str
+    goes: bool
+    asks: tuple[str, ...]
+    units: tuple[tuple[str, int], ...]
 
 
 class ReadTemplate(NamedTuple):
     """A pod as its owner creates it, what becomes of it, and how many of it the owner wants."""
 
     pod: Value
-    owner: str
+    alike: Alike
     outcome: PodOutcome
     wanted: int
     is_over: bool
@@ -200,16 +210,35 @@ def read_templates(
             outcome = decider.decide(pod, namespace)
             if outcome is not None:
                 wanted = 0 if is_over else _count_wanted(workload, place)
-                owner = find_owner(pod, namespace)
-                yield ReadTemplate(pod, owner, outcome, wanted, is_over)
+                alike = describe_alike(find_owner(pod, namespace), outcome)
+                yield ReadTemplate(pod, alike, outcome, wanted, is_over)
 
 
-def _find_alike(key: _Key) -> object:
-    """Return what pods and the template of their owner have in common.
+def match_pods(
+    templates: Iterable[ReadTemplate], pods: Iterable[Alike]
+) -> Iterator[Sequence[Alike]]:
+    """Yield the alike pods that each template has made, first those that ask the same.
 
-    The template of translated pods is translated when it is used, so fates differ.
+    Others are older than the template, or a webhook has added to them: they are of the only
+    template of their owner with the same outcome, or of one that asks for the same units.
     """
-    return key.owner, key.asks, key.fate.goes
+    of_owner: dict[tuple[str, bool], list[Alike]] = {}
+    for group in pods:
+        of_owner.setdefault(group[:2], []).append(group)
+    templates = [*templates]
+    exact = {each.alike for each in templates}
+    number = Counter(each.alike[:2] for each in templates)
+    for template in templates:
+        alike = template.alike
+        alone = number[alike[:2]] == 1
+        own = of_owner.get(alike[:2], ())
+        others = (e for e in own if e not in exact and (alone or e.units == alike.units))
+        yield *(e for e in own if e == alike), *others
+
+
+def describe_alike(owner: str, pods: PodOutcome | WorkloadAudit) -> Alike:
+    """Return what the pods of an owner have in common that ask the same."""
+    return Alike(owner, pods.fate.goes, pods.asks, tuple(sorted(pods.demand.units.items())))
 
 
 def find_owner(pod: Value, namespace: AuditedNamespace) -> str:
