@@ -13,7 +13,9 @@ from drawbridge.audit.workloads import (
     Alike,
     by_namespace,
     describe_alike,
+    find_makers,
     find_owner,
+    find_topmost,
     match_pods,
     read_templates,
 )
@@ -54,14 +56,15 @@ def _find_pods(
     pods: Sequence[Value], workloads: Sequence[Value], namespace: AuditedNamespace, decider: Decider
 ) -> Iterator[tuple[Value, PodOutcome, int]]:
     """Yield the pods that wait, and those that their owners still want, with their number."""
-    alive = Counter[Alike]()
+    alive, makers = Counter[Alike](), find_makers(workloads)
     for pod in pods:
         outcome = decider.decide(pod, namespace)
         if outcome is None or outcome.fate is not Fate.STAYS:
             continue
         if text_at(pod, "status", "phase") in FINISHED:
             continue
-        alive[describe_alike(find_owner(pod, namespace), outcome)] += 1
+        owner = find_topmost(find_owner(pod, namespace), makers)
+        alive[describe_alike(owner, outcome)] += 1
         if not text_at(pod, "spec", "nodeName"):
             yield pod, outcome, 1
     templates = [*read_templates(workloads, namespace, decider)]

@@ -200,9 +200,9 @@ def read_templates(
     What another object made is left out where that object was read, which stands for it.
     """
     workloads = [*workloads]
-    read = {*map(name_workload, workloads)}
+    makers = find_makers(workloads)
     for workload in workloads:
-        if not read.isdisjoint(_find_controllers(workload)):
+        if name_workload(workload) in makers:
             continue
         is_over = _is_over(workload)
         for place in find_places(workload):
@@ -253,8 +253,28 @@ def _count_wanted(workload: Value, place: Place) -> int:
     return on_nodes if count.on_each_node and isinstance(on_nodes, int) else count.number
 
 
+def find_makers(workloads: Iterable[Value]) -> Mapping[str, str]:
+    """Return which workload made another one that was read, and stands for it."""
+    by_name = {name_workload(each): each for each in workloads}
+    return {
+        name: maker
+        for name, workload in by_name.items()
+        for maker in _find_controllers(workload)
+        if maker in by_name
+    }
+
+
+def find_topmost(owner: str, makers: Mapping[str, str]) -> str:
+    """Return the workload that stands for an owner of pods: no other that was read made it."""
+    for _ in makers:  # objects can name each other in a circle
+        if owner not in makers:
+            break
+        owner = makers[owner]
+    return owner
+
+
 def _find_controllers(workload: Value) -> Iterator[str]:
-    """Yield which object made a workload, and stands for it if it was read."""
+    """Yield which object made a workload."""
     for owner in map(as_mapping, as_list(get_value(workload, ("metadata", "ownerReferences")))):
         if owner.get("controller") is True:
             yield f"{owner.get('kind')}/{owner.get('name')}"
