@@ -7,6 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from drawbridge.agreement.scope import Mode
+from drawbridge.audit.ended import can_end
 from drawbridge.report.stuck.found import Stuck
 
 
@@ -58,8 +59,8 @@ class WorkloadAudit(AuditPart, frozen=True):
 
     `pods` are alive and `running` of them have a node; `finished` ones hold nothing. `wanted` is
     what the owner wants of such pods beside its other alike ones, if a template of it that asks the
-    same was read; 0 of a finished Job. `reasons` say why a request stays or is refused, as `Code:
-    message`; `codes` are those of all findings that a person should know.
+    same was read; 0 of an owner that has ended. `reasons` say why a request stays or is refused, as
+    `Code: message`; `codes` are those of all findings that a person should know.
     """
 
     owner: str
@@ -81,7 +82,7 @@ class WorkloadAudit(AuditPart, frozen=True):
     @property
     def is_over(self) -> bool:
         """Whether all pods have finished, and nobody creates others."""
-        ends = self.owner.startswith(("Pod/", "Job/"))
+        ends = can_end(self.owner.partition("/")[0])
         return ends and bool(self.finished) and not self.pods and not self.wanted
 
 

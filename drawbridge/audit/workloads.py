@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from drawbridge.agreement.scope import find_root_owner
+from drawbridge.audit.ended import count_left, has_ended
 from drawbridge.audit.model import Fate, WorkloadAudit
 from drawbridge.audit.objects import AuditedNamespace, namespace_of, text_at
 from drawbridge.audit.outcomes import Decider, PodOutcome, read_metadata
@@ -32,7 +33,6 @@ _REFUSED: Final = re.compile(
 )
 _MAX_NOTE: Final = 300
 _MAX_OWNER: Final = 400
-_ENDS: Final = ("Complete", "Failed")  # conditions of a Job
 _READ: Final = frozenset(kind for _, kind in TEMPLATES)
 # Waits for a node, was given to one, or has ended.
 _WAITS, _RUNS, _ENDED = range(3)
@@ -204,7 +204,7 @@ def read_templates(
     for workload in workloads:
         if name_workload(workload) in makers:
             continue
-        is_over = _is_over(workload)
+        is_over = has_ended(workload)
         for place in find_places(workload):
             pod = make_pod(workload, place.pod)
             outcome = decider.decide(pod, namespace)
@@ -250,7 +250,9 @@ def _count_wanted(workload: Value, place: Place) -> int:
     """Return how many pods an owner wants; its status tells on how many nodes it wants one."""
     count = count_pods(workload, place)
     on_nodes = get_value(workload, ("status", "desiredNumberScheduled"))
-    return on_nodes if count.on_each_node and isinstance(on_nodes, int) else count.number
+    if count.on_each_node and isinstance(on_nodes, int):
+        return on_nodes
+    return count_left(workload, count.number)
 
 
 def find_makers(workloads: Iterable[Value]) -> Mapping[str, str]:
@@ -278,13 +280,6 @@ def _find_controllers(workload: Value) -> Iterator[str]:
     for owner in map(as_mapping, as_list(get_value(workload, ("metadata", "ownerReferences")))):
         if owner.get("controller") is True:
             yield f"{owner.get('kind')}/{owner.get('name')}"
-
-
-def _is_over(workload: Value) -> bool:
-    """Whether a Job has ended, and creates no more pods."""
-    conditions = map(as_mapping, as_list(get_value(workload, ("status", "conditions"))))
-    ended = any(e.get("type") in _ENDS and e.get("status") == "True" for e in conditions)
-    return ended and text_at(workload, "kind") == "Job"
 
 
 def _without_pods(key: _Key, outcome: PodOutcome) -> WorkloadAudit:
@@ -315,13 +310,10 @@ def find_lacking(workloads: Iterable[Value], pods: Iterable[Value]) -> frozenset
 
 
 def _count_left(workload: Value) -> int:
-    """Return how many pods an owner wants now; a Job wants no more than it has left to complete."""
-    wanted = sum(_count_wanted(workload, each) for each in find_places(workload))
-    completions = get_value(workload, ("spec", "completions"))
-    succeeded = get_value(workload, ("status", "succeeded"))
-    if isinstance(completions, int) and isinstance(succeeded, int):
-        wanted = min(wanted, completions - succeeded)
-    return 0 if _is_over(workload) else wanted
+    """Return how many pods an owner wants now."""
+    if has_ended(workload):
+        return 0
+    return sum(_count_wanted(workload, each) for each in find_places(workload))
 
 
 def find_refusals(events: Iterable[Value], lacking: Collection[str] | None) -> dict[str, str]:
