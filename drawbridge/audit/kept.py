@@ -22,6 +22,8 @@ from drawbridge.audit.workloads import (
 from drawbridge.documents.values import Value
 from drawbridge.ledger.pods import FINISHED
 from drawbridge.models.cluster import ModelCluster
+from drawbridge.models.nodes import ModelNode
+from drawbridge.models.pods import Served
 
 
 class Awaited(NamedTuple):
@@ -83,11 +85,11 @@ def find_kept(
 ) -> frozenset[str]:
     """Return the nodes that keep their plugin for pods that only a plugin can serve.
 
-    Those that wait, or will be created, have as few nodes as they need.
+    Those that wait, or will be created, have as few nodes as they need, and those from which few
+    pods must go.
     """
-    return _keep_for(
-        _find_awaited(objects, decider), cluster, groups, _find_with_pods(cluster, groups)
-    )
+    candidates = [*_find_candidates(cluster, groups)]
+    return _keep_for(_find_awaited(objects, decider), candidates, _find_with_pods(cluster, groups))
 
 
 def _find_with_pods(cluster: ModelCluster, groups: Sequence[Group]) -> set[str]:
@@ -103,40 +105,58 @@ def _find_with_pods(cluster: ModelCluster, groups: Sequence[Group]) -> set[str]:
     return kept
 
 
+class _Candidate(NamedTuple):
+    """A node with a plugin. `free` is what pods that stay leave, `going` what the others have."""
+
+    node: ModelNode
+    replaced: frozenset[str]
+    free: Counter[str]
+    going: int
+
+    def can_run(self, pods: Awaited) -> bool:
+        """Whether one of these pods can run there."""
+        return self.node.name in pods.nodes and self.count_room(pods.units) > 0
+
+    def count_room(self, units: Mapping[str, int]) -> int:
+        """Return for how many pods that ask for these units it has room."""
+        if not self.replaced & units.keys():
+            return 0
+        return min((self.free[name] // n for name, n in units.items() if n), default=0)
+
+    def rank(self, units: Mapping[str, int], keeps: set[str]) -> tuple[bool, bool, int, int, str]:
+        """Return what sorts nodes: those that keep it anyway, and then where few pods go."""
+        is_closed = self.node.is_cordoned or not self.node.is_ready
+        name = self.node.name
+        return name not in keeps, is_closed, self.going, -self.count_room(units), name
+
+
+def _find_candidates(cluster: ModelCluster, groups: Sequence[Group]) -> Iterator[_Candidate]:
+    for group in groups:
+        for node in group.nodes if group.has_plugin else ():
+            free, going = Counter(group.units), 0
+            for pod in cluster.on_node(node.name):
+                kind = cluster.kinds[pod.kind]
+                if kind.translated is None and not kind.by_class:
+                    free.subtract(kind.units)
+                elif pod.served is Served.PLUGIN:
+                    going += sum(kind.units.values())
+            yield _Candidate(cluster.nodes[node.name], group.replaced, free, going)
+
+
 def _keep_for(
-    awaited: Sequence[Awaited],
-    cluster: ModelCluster,
-    groups: Sequence[Group],
-    keeps: set[str],
+    awaited: Sequence[Awaited], candidates: Sequence[_Candidate], keeps: set[str]
 ) -> frozenset[str]:
-    """Add the nodes that these pods need: first those that keep it anyway, then the roomiest."""
-    free = {
-        node.name: Counter(group.units)
-        for group in groups
-        for node in (group.nodes if group.has_plugin else ())
-    }
-    replaced = {node.name: group.replaced for group in groups for node in group.nodes}
-    for name, has in free.items():
-        for pod in cluster.on_node(name):
-            kind = cluster.kinds[pod.kind]
-            if kind.translated is None and not kind.by_class:
-                has.subtract(kind.units)
-    for units, nodes, wanted in awaited:
-        left = wanted
-        can = [e for e in free if e in nodes and replaced[e] & units.keys()]
-        ranked = sorted((e not in keeps, -_count(free[e], units), e) for e in can)
-        for *_, name in ranked:
-            number = min(left, _count(free[name], units))
+    """Add the nodes that these pods need, first for those that can run on the fewest."""
+    possible = [(pods, [e for e in candidates if e.can_run(pods)]) for pods in awaited]
+    for pods, nodes in sorted(possible, key=lambda each: len(each[1])):
+        left = pods.number
+        for _, node in sorted((each.rank(pods.units, keeps), each) for each in nodes):
+            number = min(left, node.count_room(pods.units))
             if number > 0:
-                keeps.add(name)
+                keeps.add(node.node.name)
                 left -= number
-                free[name].subtract({key: n * number for key, n in units.items()})
+                node.free.subtract({key: n * number for key, n in pods.units.items()})
     return frozenset(keeps)
-
-
-def _count(free: Mapping[str, int], units: Mapping[str, int]) -> int:
-    """Return for how many pods a node has room."""
-    return min((free.get(name, 0) // n for name, n in units.items() if n), default=0)
 
 
 def find_stayed(namespaces: Sequence[NamespaceAudit], most: Mapping[str, int]) -> frozenset[str]:
