@@ -20,6 +20,7 @@ from drawbridge.audit.workloads import (
     read_templates,
 )
 from drawbridge.documents.values import Value
+from drawbridge.facts.offers import served_resources
 from drawbridge.ledger.pods import FINISHED
 from drawbridge.models.cluster import ModelCluster
 from drawbridge.models.nodes import ModelNode
@@ -37,6 +38,8 @@ class Awaited(NamedTuple):
 def _find_awaited(objects: AuditedObjects, decider: Decider) -> list[Awaited]:
     """Return the pods that stay with their plugin, and wait or will be created."""
     allowed = AllowedNodes(objects.nodes, objects.volumes)
+    legacy = decider.configuration.legacy
+    served = {name for node in objects.nodes for name in served_resources(node, legacy)}
     namespaces = {each.name: each for each in objects.namespaces}
     pods, workloads = by_namespace(objects.pods), by_namespace(objects.workloads)
     alike = Counter[tuple[tuple[tuple[str, int], ...], frozenset[str]]]()
@@ -46,10 +49,12 @@ def _find_awaited(objects: AuditedObjects, decider: Decider) -> list[Awaited]:
             continue
         asking = _find_pods(pods.get(name, ()), workloads.get(name, ()), namespace, decider)
         for pod, outcome, number in asking:
-            units = outcome.demand.units
-            if all(decider.most.get(each, 0) >= amount for each, amount in units.items()):
+            # Some names only a scheduler reads, and no node advertises them.
+            asked = outcome.demand.units
+            units = {each: amount for each, amount in asked.items() if each in decider.most}
+            if asked.keys() <= served and all(decider.most[e] >= n for e, n in units.items()):
                 named = text_at(pod, "spec", "nodeName")
-                nodes = frozenset({named}) if named else allowed.find(pod, ())
+                nodes = frozenset({named}) if named else allowed.find(pod, asked)
                 alike[tuple(units.items()), nodes] += number
     return [Awaited(dict(units), nodes, number) for (units, nodes), number in alike.items()]
 
