@@ -34,6 +34,7 @@ _REFUSED: Final = re.compile(
 _MAX_NOTE: Final = 300
 _MAX_OWNER: Final = 400
 _READ: Final = frozenset(kind for _, kind in TEMPLATES)
+_REVISIONS: Final = ("ReplicaSet", "ReplicationController")
 # Waits for a node, was given to one, or has ended.
 _WAITS, _RUNS, _ENDED = range(3)
 
@@ -197,12 +198,13 @@ def read_templates(
 ) -> Iterator[ReadTemplate]:
     """Yield the templates of a namespace that ask for devices.
 
-    What another object made is left out where that object was read, which stands for it.
+    What another object made is left out where that object was read, which stands for it, and where
+    it is an old revision of that object.
     """
     workloads = [*workloads]
     makers = find_makers(workloads)
     for workload in workloads:
-        if name_workload(workload) in makers:
+        if name_workload(workload) in makers or _is_old_revision(workload):
             continue
         is_over = has_ended(workload)
         for place in find_places(workload):
@@ -273,6 +275,15 @@ def find_topmost(owner: str, makers: Mapping[str, str]) -> str:
             break
         owner = makers[owner]
     return owner
+
+
+def _is_old_revision(workload: Value) -> bool:
+    """Whether an object of which nothing was read keeps a workload without pods to go back to."""
+    return (
+        text_at(workload, "kind") in _REVISIONS
+        and get_value(workload, ("spec", "replicas")) == 0
+        and any(_find_controllers(workload))
+    )
 
 
 def _find_controllers(workload: Value) -> Iterator[str]:
