@@ -137,12 +137,20 @@ class Decider:
         elif self._stays_kept(asked, fate) and _is_kept(pod, namespace, self.configuration):
             fate, reasons = Fate.STAYS, (_OPTED_OUT,)
         outcome = self._outcome(asked, after, asks, fate, reasons)
-        if original is not None and held.devices:  # its claims tell, and no annotation
-            demand = msgspec.structs.replace(outcome.demand, devices=held.devices)
+        if original is not None:
+            demand = self._find_held(asked, own, outcome.demand)
             return msgspec.structs.replace(outcome, demand=demand)
         if requests.asks or outcome.demand.units or not after.is_denied:
             return outcome
         return msgspec.structs.replace(outcome, is_read=False, demand=held)
+
+    def _find_held(self, asked: Value, specs: Sequence[Value], told: PodDemand) -> PodDemand:
+        """Return what a translated pod holds: its claims tell, or the annotation if not read."""
+        written = [*self._own_specs(asked)]
+        if specs.count(None) > written.count(None):  # a claim of the translation was not read
+            more = count_devices(written, self.sizes)
+            return msgspec.structs.replace(told, devices=_add(told.devices, more))
+        return msgspec.structs.replace(told, devices=count_devices(specs, self.sizes))
 
     def _outcome_without_legacy(
         self, asked: Value, held: PodDemand, *, has_own: bool
@@ -157,7 +165,7 @@ class Decider:
         listed = (*(("claims of its own",) if has_own else ()), *_list_amounts(implied))
         fate = Fate.OWN_CLAIMS if has_own else Fate.BY_CLASS
         becomes = _cut(_describe_served(name, _class_of(name)) for name in implied)
-        devices = _add_implied(held.devices, implied)
+        devices = _add(held.devices, _by_class(implied))
         return PodOutcome(_cut(listed), fate, becomes, demand=PodDemand(devices=devices))
 
     def _count_implied(self, asked: Value) -> dict[str, int]:
@@ -222,7 +230,7 @@ class Decider:
                 for each in requests:
                     devices[each] = devices.get(each, 0) + units[name]
         if devices:
-            devices = _add_implied(devices, self._count_implied(asked))
+            devices = _add(devices, _by_class(self._count_implied(asked)))
         return PodOutcome(
             asks,
             fate,
@@ -264,12 +272,15 @@ def _list_amounts(units: Mapping[str, int]) -> Iterator[str]:
     return (f"{name} {number}" for name, number in units.items())
 
 
-def _add_implied(devices: Mapping[str, float], implied: Mapping[str, int]) -> dict[str, float]:
-    """Return devices by class with those of implicit names."""
-    added = dict(devices)
-    for name, number in implied.items():
-        added[_class_of(name)] = added.get(_class_of(name), 0) + number
-    return added
+def _by_class(implied: Mapping[str, int]) -> dict[str, int]:
+    return {_class_of(name): number for name, number in implied.items()}
+
+
+def _add(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str, float]:
+    """Return the sum of devices by class."""
+    return {
+        name: first.get(name, 0) + second.get(name, 0) for name in dict.fromkeys((*first, *second))
+    }
 
 
 def _is_kept(pod: Value, namespace: AuditedNamespace, configuration: Configuration) -> bool:
