@@ -7,7 +7,7 @@ from allocator.process import _Parts
 from allocator.writes.cluster_writes import Check
 from drawbridge.dra.allocation import Allocation, Consumer
 from drawbridge.dra.claim import Claim
-from drawbridge.ledger.codes import COUNTER_OVERDRAWN, DEVICE_HELD_TWICE
+from drawbridge.ledger.codes import CAPACITY_EXCEEDED, COUNTER_OVERDRAWN, DEVICE_HELD_TWICE
 from drawbridge.ledger.conflicts import ConflictLine
 from drawbridge.ledger.ledger import Ledger, Reservation, ReservationRefusal
 from tests.cluster.fake.kinds import JSON, named
@@ -266,7 +266,9 @@ def what_two_claims_hold_is_reported(world: "World") -> Iterator[str]:
         if pair.parts is None or not pair.parts.state.ready:
             continue
         lines = [*pair.parts.state.list_conflicts()]
-        told = {about.get(e.object) for e in lines if e.code == DEVICE_HELD_TWICE.name}
+        # Only shares that are too many exceed the capacity.
+        codes = (DEVICE_HELD_TWICE.name, CAPACITY_EXCEEDED.name)
+        told = {about.get(e.object) for e in lines if e.code in codes}
         of_counters = {
             e.object.rpartition("/")[2] for e in lines if e.code == COUNTER_OVERDRAWN.name
         }
