@@ -80,7 +80,7 @@ def slices(node: int) -> tuple[Json, Json]:
         gpu["attributes"]["productName"] = {"string": f"NVIDIA P{node % PRODUCTS}"}
     name = gpus["spec"]["nodeName"]
     nics = {
-        "metadata": {"name": f"00000-{NIC}-{name}"},
+        "metadata": {"name": f"00000-{NIC}-{name}", "resourceVersion": f"{200_000 + node}"},
         "spec": {
             "driver": NIC,
             "nodeName": name,
@@ -94,8 +94,8 @@ def slices(node: int) -> tuple[Json, Json]:
 def document(count: int) -> bytes:
     """Write the list that a cluster of so many nodes would answer."""
     items = ",".join(json.dumps(slice_(node), separators=(",", ":")) for node in range(count))
-    head = '{"kind":"ResourceSliceList","apiVersion":"resource.k8s.io/v1","metadata":{},"items":['
-    return f"{head}{items}]}}".encode()
+    head = '{"kind":"ResourceSliceList","apiVersion":"resource.k8s.io/v1",'
+    return f'{head}"metadata":{{"resourceVersion":"300000"}},"items":[{items}]}}'.encode()
 
 
 def classes() -> list[Json]:
