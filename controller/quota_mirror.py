@@ -87,7 +87,7 @@ def reduce_quota(quota: WatchedQuota) -> WatchedQuota:
     own = {key: text for key, text in labels.items() if MANAGED_BY.get(key) == text}
     scoped = {"matchExpressions": ()} if quota.spec.scope_selector else None
     classes = (quota.metadata.annotations or {}).get(QUOTA_CLASSES_ANNOTATION, "")
-    is_noted = own and 0 < len(classes) <= _MAX_CLASSES_TEXT
+    is_noted = is_ours(quota) and 0 < len(classes) <= _MAX_CLASSES_TEXT
     noted = {QUOTA_CLASSES_ANNOTATION: classes} if is_noted else None
     return WatchedQuota(
         replace(quota.metadata, labels=own, annotations=noted),

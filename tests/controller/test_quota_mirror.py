@@ -9,7 +9,7 @@ import pytest
 
 from controller.admission_scope import AdmissionScope
 from controller.caches import ControllerCaches
-from controller.mirrored_quota import RECOUNT
+from controller.mirrored_quota import RECOUNT, is_ours
 from controller.protocols import Unstructured
 from controller.quota_mirror import (
     MAX_ENTRIES_OF_REDUCED,
@@ -330,6 +330,9 @@ def test_a_quota_that_is_left_out_keeps_the_former_classes() -> None:
     assert scene.writes == ["apply"]
     own = scene.quotas.cached((TEAM, MIRRORED_QUOTA)).value
     assert reduce_quota(own) == own
+    # A policy of others removes the label; the annotation says whose it is.
+    unlabelled = msgspec.structs.replace(own.metadata, labels={})
+    assert is_ours(reduce_quota(msgspec.structs.replace(own, metadata=unlabelled)))
     long = {QUOTA_CLASSES_ANNOTATION: "x" * 10_000, "other": "x"}
     big = msgspec.structs.replace(own.metadata, annotations=long)
     assert not reduce_quota(msgspec.structs.replace(own, metadata=big)).metadata.annotations
