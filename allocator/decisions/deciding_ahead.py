@@ -51,7 +51,7 @@ async def decide_ahead(
         elif isinstance(message, Answer):
             unanswered, has_answers = None, True
         planner.learn(message, lent)
-    reached_limit = waiting.note_killed() if told.was_killed else told.reached_limit
+    reached_limit = waiting.note_end(killed=told.was_killed) or told.reached_limit
     if reached_limit and unanswered is not None:
         planner.give_up(unanswered, lent)
     elif reached_limit and not (has_answers or told.was_slow):

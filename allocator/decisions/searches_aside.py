@@ -11,7 +11,7 @@ from drawbridge.turn_times import MAX_NAMES, TurnTimes
 MAX_PREEMPTIONS: Final = 64
 # After so many copies, a search that has not ended makes place for others of its namespace.
 MAX_COPIES: Final = 256
-# After so many copies that were killed, the search counts as the reason.
+# After so many copies in a row that were killed, the search counts as the reason.
 MAX_KILLED: Final = 8
 
 
@@ -59,7 +59,7 @@ class SearchesAside:
 
 
 class _Begun(NamedTuple):
-    """A search about which copies decide, how many did, and how many of them were killed."""
+    """A search about which copies decide, how many did, and how many were killed in a row."""
 
     name: str
     copies: int = 0
@@ -104,13 +104,14 @@ class CutSearches(SearchesAside):
         """Note how long the copy took of the namespace that had the last turn."""
         self._times.note(self._namespace, seconds)
 
-    def note_killed(self) -> bool:
-        """Note that the last copy was killed; return whether its search has lost too many."""
+    def note_end(self, *, killed: bool) -> bool:
+        """Note how the last copy ended; return whether its search has lost too many in a row."""
         begun = self._begun.get(self._namespace)
         if begun is None:
             return False
-        self._begun.put(self._namespace, begun._replace(killed=begun.killed + 1))
-        return begun.killed + 1 >= MAX_KILLED
+        lost = begun.killed + 1 if killed else 0
+        self._begun.put(self._namespace, begun._replace(killed=lost))
+        return lost >= MAX_KILLED
 
     def take_answered(self) -> str | None:
         """Return the pod about which a copy has decided last, and remove its search."""
@@ -126,15 +127,22 @@ class CutSearches(SearchesAside):
         """Go on with a search about which a copy has decided; its next copy has to wait."""
         self._answered = name
 
-    def add_preemption(self, namespace: str, uid: str, name: str, request: PreemptRequest) -> None:
-        """Set a search for victims of a pod aside."""
+    def add_preemption(
+        self, namespace: str, uid: str, name: str, request: PreemptRequest
+    ) -> list[str]:
+        """Set a search for victims of a pod aside; return the pods of searches that were forgotten.
+
+        There is room for a number of them.
+        """
         self.add(namespace, uid, name)
         if self._answered == name:
             self._answered = ""  # the copy did not hear of this request
         self.end_preemption(uid)
         self._asked[uid] = key = f"{namespace}/{uid}"
-        for lost in self._preemptions.put(key, request):
-            del self._asked[lost.partition("/")[2]]
+        forgotten = [lost.partition("/")[2] for lost in self._preemptions.put(key, request)]
+        for each in forgotten:
+            del self._asked[each]
+        return forgotten
 
     def preemption(self, uid: str) -> PreemptRequest | None:
         """Return what was asked when the search for victims of a pod was cut."""

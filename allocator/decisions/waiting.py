@@ -68,7 +68,6 @@ class WaitingPods:
         self._bound = BoundVictims(self._records, self._state.pods)
         # Groups are set aside by their keys, pods alone by their UIDs.
         self._aside = CutSearches()
-        self.note_killed = self._aside.note_killed  # of the last copy
         self._cut = SearchesAside()
         self._is_cut_anew = False  # whether the last pass has cut a search that it began
         self._victims = SearchesAside()
@@ -152,8 +151,7 @@ class WaitingPods:
             waiting = Waiting(pod.place, key, exceeds=self._decisions.exceeds_quota(key))
             self._change(uid, RecordEvent.ASKS_VICTIMS, waiting, victims=victims, unanswered=False)
             if cut is not None:
-                namespace = self._records.get(uid).namespace
-                self._aside.add_preemption(namespace, uid, self._name_of(uid), cut)
+                self._set_preemption_aside(uid, cut)
             elif again and self._decisions.groups.key_of(uid):
                 self._set_aside(uid, self._victims)
             elif again or (refused and at):
@@ -251,7 +249,7 @@ class WaitingPods:
         if self._is_cut_anew:
             # Pods behind the group must not get its devices because a turn was too short for it.
             self._is_cut_anew = False
-            self._continue_cut(work)
+            self._continue_one(self._cut.take(), work)
         if self._state.epoch() != self._first_epoch:
             self._first_epoch = self._state.epoch()
             work.tries = tries // 2
@@ -263,9 +261,10 @@ class WaitingPods:
             self._passing = self._position_behind(self._reached) < len(self._records.places)
             if work.is_over:
                 break
-        self._continue_cut(work)
+        self._continue_one(self._cut.take(), work)
         self._continue_victims(work)
-        self._continue_answered(work)
+        # The search about which a copy has decided is the last one if it is cut again.
+        self._continue_one(self._aside.take_answered(), work)
         aside = self._continue_aside(work) if may_copy else ""
         unfinished = bool(self._records.places) and (
             self._continue_pass() or self._questions.may_ask(now)
@@ -290,17 +289,16 @@ class WaitingPods:
         self._aside.note_copy(seconds)
         self._decisions.groups.note_copy(uid)
 
+    def note_end(self, *, killed: bool) -> bool:
+        """Note how the last copy ended; return whether too many were killed for its search."""
+        return self._aside.note_end(killed=killed)
+
     def note_ahead(self, uid: str) -> None:
         """Go on with a pod about which a copy of the process has decided."""
         self._aside.note_answered(self._name_of(uid))
         self._decisions.planned_holds.try_again(uid)
         if self._aside.end_preemption(uid):
             self._set_aside(uid, self._victims)
-
-    def _continue_answered(self, work: TurnWork) -> None:
-        """Continue the search about which a copy has decided; it is the last one if cut again."""
-        if (uid := self._aside.take_answered()) is not None:
-            self._continue(uid, work)
 
     def _continue_aside(self, work: TurnWork) -> str:
         """Continue one search that was cut on a node; return its pod if a copy has to decide."""
@@ -323,9 +321,8 @@ class WaitingPods:
         self._again |= self._records.get(uid).unanswered and not promise.unfinished
         return promise.was_cut
 
-    def _continue_cut(self, work: TurnWork) -> None:
-        """Continue one search that was too long for a turn."""
-        if (uid := self._cut.take()) is not None:
+    def _continue_one(self, uid: str | None, work: TurnWork) -> None:
+        if uid is not None:
             self._continue(uid, work)
 
     def _continue_victims(self, work: TurnWork) -> None:
@@ -337,10 +334,15 @@ class WaitingPods:
         if ended:
             self._questions.ask_again(asked.pod_uid if self._find(asked.pod_uid) else uid)
         elif self._state.planner.was_cut:
-            namespace = self._records.get(uid).namespace
-            self._aside.add_preemption(namespace, uid, self._name_of(uid), asked)
+            self._set_preemption_aside(uid, asked)
         else:
             self._set_aside(uid, self._victims)
+
+    def _set_preemption_aside(self, uid: str, request: PreemptRequest) -> None:
+        namespace = self._records.get(uid).namespace
+        forgotten = self._aside.add_preemption(namespace, uid, self._name_of(uid), request)
+        for each in filter(self._find, forgotten):
+            self._questions.ask_again(each)
 
     def _end_pauses(self, work: TurnWork) -> None:
         """Begin a pass if the pause of a pod has ended."""

@@ -86,5 +86,15 @@ async def test_only_the_search_loses_its_copies_that_were_killed() -> None:
             searches.add(namespace, namespace, namespace)
             assert searches.take() == namespace
             searches.note_copy(1.0)
-            lost.append(searches.note_killed() if namespace == "a" else False)
+            lost.append(searches.note_end(killed=namespace == "a"))
     assert lost == [False] * (2 * MOST - 2) + [True, False]
+
+
+async def test_copies_that_were_killed_count_in_a_row() -> None:
+    searches, ends = CutSearches(), [*[True] * (MOST - 1), False, *[True] * MOST]
+    lost = []
+    for killed in ends:
+        searches.add("a", "a", "a")
+        assert searches.take() == "a"
+        lost.append(searches.note_end(killed=killed))
+    assert lost == [False] * (len(ends) - 1) + [True]

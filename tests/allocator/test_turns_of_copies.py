@@ -129,8 +129,10 @@ def test_copies_decide_about_one_search_of_a_namespace_until_its_end(
 def test_a_namespace_with_many_searches_for_victims_displaces_its_own() -> None:
     searches, request = CutSearches(), PreemptRequest(pod_uid="p", nodes=())
     searches.add_preemption("light", "p", "p", request)
+    forgotten: list[str] = []
     for number in range(2 * MAX_PREEMPTIONS):
-        searches.add_preemption("heavy", f"h{number}", f"h{number}", request)
+        forgotten += searches.add_preemption("heavy", f"h{number}", f"h{number}", request)
+    assert forgotten == [f"h{number}" for number in range(MAX_PREEMPTIONS + 1)]
     assert searches.preemption("p") is request
     assert searches.preemption("h0") is None
     assert searches.end_preemption("p")
