@@ -19,11 +19,12 @@ from controller.usage_observer import UsageObserver
 from controller.usage_series import UsageSeries
 from controller.watched_objects import PartialObject, WatchedPod
 from drawbridge.cluster.store import CachedObject
+from drawbridge.dra.claim import Owner
 from drawbridge.dra.slices import Slice, slice_reader
 from drawbridge.process import metrics
 from drawbridge.process.usage_metrics import UsageCollector
 from drawbridge.report.stuck.objects import HangingPod
-from drawbridge.usage.claims import ClaimHolding, ClaimOwner, HeldPart
+from drawbridge.usage.claims import ClaimHolding, HeldPart
 from tests.cluster.memory_store import MemoryStore
 from tests.controller.harness import FakeReporter
 
@@ -88,7 +89,7 @@ def _claims() -> Iterator[CachedObject[Any]]:
         node, gpu = divmod(number, GPUS)
         name, namespace = f"claim-{number}", f"team-{number % NAMESPACES}"
         part = HeldPart("gpu.nvidia.com", "gpu.nvidia.com", f"node-{node:05}", f"gpu-{gpu}")
-        owner = ClaimOwner("Pod", f"pod-{number}", f"pod-{number}", controller=True)
+        owner = Owner("Pod", f"pod-{number}", f"pod-{number}", controller=True)
         holding = ClaimHolding(
             namespace, name, f"uid-{number}", NOW - 60, NOW - 60, (part,), (f"pod-{number}",), owner
         )

@@ -8,9 +8,10 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import Final, TypeVar
 
 import msgspec
-from msgspec.structs import astuple, replace
+from msgspec.structs import replace
 
 from drawbridge.agreement.scope import PodMetadata, PodOwner, find_root_owner
+from drawbridge.dra.claim import Owner
 from drawbridge.dra.quantity import Quantity, QuantityError, from_json
 from drawbridge.report.stuck.found import MOST_NAMES
 from drawbridge.report.stuck.objects import (
@@ -20,10 +21,9 @@ from drawbridge.report.stuck.objects import (
     HangingMetadata,
     HangingPod,
     HeldResult,
-    Owner,
 )
 from drawbridge.report.stuck.pods import POD_CONDITIONS, has_devices, is_asked
-from drawbridge.usage.claims import ClaimHolding, ClaimOwner, HeldPart, read_time
+from drawbridge.usage.claims import ClaimHolding, HeldPart, read_time
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -61,7 +61,7 @@ def read_watched_claim(raw: bytes) -> WatchedClaim:
         allocated=read_time(allocation.allocation_timestamp) if allocation else None,
         parts=tuple(_read_part(each, classes) for each in claim.results if not each.admin_access),
         pods=tuple(each.name for each in claim.pods),
-        owner=None if owner is None else ClaimOwner(*astuple(owner)),
+        owner=owner,
         extended=metadata.annotations is not None and metadata.annotations.extended == "true",
         hanging=_shorten_claim(claim, owner),
     )

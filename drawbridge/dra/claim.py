@@ -140,6 +140,15 @@ class ClaimSpec(msgspec.Struct, frozen=True, dict=True):  # for the cached prope
         return digest(encoded), len(encoded)
 
 
+class Owner(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An entry of `metadata.ownerReferences`."""
+
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
 class ClaimMetadata(Metadata, frozen=True, rename="camel"):
     """The metadata of a claim or template. The name is empty if the API server generates it."""
 

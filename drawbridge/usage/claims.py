@@ -12,20 +12,12 @@ from typing import Final
 
 import msgspec
 
+from drawbridge.dra.claim import Owner
 from drawbridge.dra.quantity import INT64_MAX, Quantity
 from drawbridge.usage.accounts import NANO, ZERO, UsedAmount, round_to_nano
 
 _MEMORY: Final = "memory"
 _ONE: Final = Fraction(1)
-
-
-class ClaimOwner(msgspec.Struct, frozen=True):
-    """An entry of `metadata.ownerReferences` of a claim."""
-
-    kind: str = ""
-    name: str = ""
-    uid: str = ""
-    controller: bool | None = None
 
 
 class HeldPart(msgspec.Struct, frozen=True):
@@ -58,7 +50,7 @@ class ClaimHolding(msgspec.Struct, frozen=True):
     allocated: int | None = None
     parts: tuple[HeldPart, ...] = ()
     pods: tuple[str, ...] = ()
-    owner: ClaimOwner | None = None
+    owner: Owner | None = None
     extended: bool = False
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list
-from drawbridge.dra.claim import EXTENDED_ANNOTATION
+from drawbridge.dra.claim import EXTENDED_ANNOTATION, Owner
 from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.slices import Slice, slice_reader
 from drawbridge.report.device_holders import find_selected_node
@@ -27,15 +27,6 @@ KINDS: Final = frozenset({"Pod", "ResourceSlice", "Node", "DeviceClass"})
 
 class _Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A part of an object."""
-
-
-class Owner(_Part, frozen=True):
-    """An entry of `metadata.ownerReferences`."""
-
-    kind: str = ""
-    name: str = ""
-    uid: str = ""
-    controller: bool | None = None
 
 
 class _Annotations(_Part, frozen=True):
