@@ -191,9 +191,12 @@ class UsageReconciler:
 
     async def _find_latest(self, today: int) -> _Stored | None:
         """Return the newest book; of tomorrow, if the clock went back."""
+        read: dict[str, _Stored | None] = {}  # days share the names of earlier versions
         for day in range(today + 1, today + 1 - MAX_DAYS, -1):
-            read = [await self._read_book(name) for name in names_of_day(day)]
-            stored = (*read, self._skipped)
+            for name in names_of_day(day):
+                if name not in read:
+                    read[name] = await self._read_book(name)
+            stored = (*map(read.get, names_of_day(day)), self._skipped)
             of_day = [each for each in stored if each is not None and each.book.day == day]
             if of_day:
                 return max(of_day, key=lambda each: completeness(each.book))

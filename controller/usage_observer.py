@@ -53,7 +53,7 @@ class UsageObserver:
     The caller passes the changes of the caches.
     """
 
-    def __init__(  # the caches
+    def __init__(
         self,
         claims: ObservedClaims,
         pods: ObjectCache[WatchedPod],

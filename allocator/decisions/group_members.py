@@ -294,8 +294,10 @@ def _group_alike(
     alone = tuple(each.uid for each in members if not each.search.unallocated)
     sets = yield from _join(members)
     for members_of_set in sets:
-        for remembered in ("claims", "key") if len(members_of_set.members) > 1 else ():
-            getattr(members_of_set, remembered)  # takes long for a large set
+        if len(members_of_set.members) > 1:
+            _ = members_of_set.claims  # remembered, because it takes long for a large set
+            yield
+            _ = members_of_set.key
             yield
     return GroupMembers(_sort_alike(sets), alone, exceeds)
 
