@@ -35,7 +35,7 @@ class AllocatedClaims:
             namespace = claim.metadata.namespace or "default"
             name = namespace, claim.metadata.name
             self._devices[name] = _read_devices(claim, pools, sizes)
-            for user in claim.status.reserved_for:
+            for user in (each for each in claim.status.reserved_for if each.is_pod):
                 reserved.setdefault((namespace, user.name), set()).add(name)
         self._pods = [e for e in objects.pods if text_at(e, "status", "phase") not in FINISHED]
         self._claims = {

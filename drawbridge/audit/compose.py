@@ -206,8 +206,10 @@ def _audit_namespaces(
         entries = order(add_owners(collected, workloads.get(name, ()), namespace, decider))
         done += len(pods.get(name, ()))
         progress(done)
-        lacking = find_lacking(workloads.get(name, ()), pods.get(name, ()))
-        refusals = find_refusals(events.get(name, ()), None if objects.of_a_time else lacking)
+        told = events.get(name, ())
+        is_known = told and not (objects.of_a_time or objects.missing)
+        mine = workloads.get(name, ()), pods.get(name, ())
+        refusals = find_refusals(told, find_lacking(*mine) if is_known else None)
         if not (entries or refusals or namespace.mode is not Mode.OFF):
             continue
         counts = Counter[Fate]()

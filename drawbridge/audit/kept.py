@@ -94,29 +94,21 @@ def find_kept(
     pods must go.
     """
     candidates = [*_find_candidates(cluster, groups)]
-    return _keep_for(_find_awaited(objects, decider), candidates, _find_with_pods(cluster, groups))
-
-
-def _find_with_pods(cluster: ModelCluster, groups: Sequence[Group]) -> set[str]:
-    """Return the nodes where pods that nothing moves have units of the plugin."""
-    kept = set()
-    for group in groups:
-        for node in group.nodes if group.has_plugin else ():
-            for pod in cluster.on_node(node.name):
-                kind = cluster.kinds[pod.kind]
-                stays = kind.translated is None and not kind.by_class
-                if (stays or pod.is_static) and group.replaced & kind.units.keys():
-                    kept.add(node.name)
-    return kept
+    keeps = {each.node.name for each in candidates if each.is_tied}
+    return _keep_for(_find_awaited(objects, decider), candidates, keeps)
 
 
 class _Candidate(NamedTuple):
-    """A node with a plugin. `free` is what pods that stay leave, `going` what the others have."""
+    """A node with a plugin. `free` is what pods that stay leave, `going` what the others have.
+
+    It is tied if pods that nothing moves have units of the plugin.
+    """
 
     node: ModelNode
     replaced: frozenset[str]
     free: Counter[str]
     going: int
+    is_tied: bool
 
     def can_run(self, pods: Awaited) -> bool:
         """Whether one of these pods can run there."""
@@ -138,14 +130,16 @@ class _Candidate(NamedTuple):
 def _find_candidates(cluster: ModelCluster, groups: Sequence[Group]) -> Iterator[_Candidate]:
     for group in groups:
         for node in group.nodes if group.has_plugin else ():
-            free, going = Counter(group.units), 0
+            free, going, is_tied = Counter(group.units), 0, False
             for pod in cluster.on_node(node.name):
                 kind = cluster.kinds[pod.kind]
-                if kind.translated is None and not kind.by_class:
+                stays = kind.translated is None and not kind.by_class
+                is_tied |= (stays or pod.is_static) and not group.replaced.isdisjoint(kind.units)
+                if stays:
                     free.subtract(kind.units)
                 elif pod.served is Served.PLUGIN:
                     going += sum(kind.units.values())
-            yield _Candidate(cluster.nodes[node.name], group.replaced, free, going)
+            yield _Candidate(cluster.nodes[node.name], group.replaced, free, going, is_tied)
 
 
 def _keep_for(

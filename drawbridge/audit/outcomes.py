@@ -25,7 +25,7 @@ from drawbridge.config.model import Configuration
 from drawbridge.documents.patch import Edit
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
-from drawbridge.dra.classes import IMPLICIT_PREFIX, is_implicit_name
+from drawbridge.dra.classes import is_implicit_name
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding, Severity, Trait, find_names
 from drawbridge.report.plugin_units import count_units, served_by_class
@@ -159,19 +159,28 @@ class Decider:
 
         Admission does not see implicit names: only the scheduler reads them.
         """
-        implied = self._count_implied(asked)
-        if not has_own and not implied:
+        implied = count_units(asked, is_implicit_name)
+        becomes, devices = self._serve_by_class(implied)
+        if not has_own and not becomes:
             return None
-        listed = (*(("claims of its own",) if has_own else ()), *_list_amounts(implied))
+        listed = (f"{name} {n}" for name, n in implied.items() if self._find_class(name))
+        own = ("claims of its own",) if has_own else ()
         fate = Fate.OWN_CLAIMS if has_own else Fate.BY_CLASS
-        becomes = _cut(_describe_served(name, _class_of(name)) for name in implied)
-        devices = _add(held.devices, _by_class(implied))
-        return PodOutcome(_cut(listed), fate, becomes, demand=PodDemand(devices=devices))
+        demand = PodDemand(devices=_add(held.devices, devices))
+        return PodOutcome(_cut((*own, *listed)), fate, _cut(becomes), demand=demand)
 
-    def _count_implied(self, asked: Value) -> dict[str, int]:
-        """Return the units by implicit name, of classes that exist."""
-        units = count_units(asked, is_implicit_name)
-        return {name: n for name, n in units.items() if self.facts.find_resource(name).classes}
+    def _find_class(self, name: str) -> str:
+        return next(iter(self.facts.find_resource(name).classes), "")
+
+    def _serve_by_class(self, units: Mapping[str, int]) -> tuple[tuple[str, ...], dict[str, float]]:
+        """Return what becomes of names that classes serve, and the devices by class."""
+        devices: dict[str, float] = {}
+        becomes = []
+        for name, number in units.items():
+            if served := self._find_class(name):
+                becomes.append(f"{name} of DeviceClass {served}")
+                devices = _add(devices, {served: number})
+        return tuple(becomes), devices
 
     def _names_node(self, pod: Value, namespace: str) -> bool:
         """Whether the template of a pod names its node, so that no scheduler allocates for it."""
@@ -222,15 +231,9 @@ class Decider:
             specs = (get_value(each.object, ("spec", "spec")) for each in after.templates)
             devices = count_devices(specs, self.sizes)
         elif fate is Fate.BY_CLASS:
-            by_class = {name: self.facts.find_resource(name).classes[:1] for name in units}
-            becomes = tuple(
-                _describe_served(name, found[0]) for name, found in by_class.items() if found
-            )
-            for name, requests in by_class.items():
-                for each in requests:
-                    devices[each] = devices.get(each, 0) + units[name]
+            becomes, devices = self._serve_by_class(units)
         if devices:
-            devices = _add(devices, _by_class(self._count_implied(asked)))
+            devices = _add(devices, self._serve_by_class(count_units(asked, is_implicit_name))[1])
         return PodOutcome(
             asks,
             fate,
@@ -258,22 +261,6 @@ def read_metadata(pod: Value) -> PodMetadata:
         return msgspec.convert(get_value(pod, ("metadata",)), PodMetadata)
     except msgspec.ValidationError:
         return PodMetadata()
-
-
-def _class_of(implicit_name: str) -> str:
-    return implicit_name.removeprefix(IMPLICIT_PREFIX)
-
-
-def _describe_served(name: str, class_name: str) -> str:
-    return f"{name} of DeviceClass {class_name}"
-
-
-def _list_amounts(units: Mapping[str, int]) -> Iterator[str]:
-    return (f"{name} {number}" for name, number in units.items())
-
-
-def _by_class(implied: Mapping[str, int]) -> dict[str, int]:
-    return {_class_of(name): number for name, number in implied.items()}
 
 
 def _add(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str, float]:

@@ -20,8 +20,9 @@ from drawbridge.dra.counted import count_noun
 from drawbridge.dra.nodes import Node
 from drawbridge.ledger.pods import FINISHED
 from drawbridge.names import GUARD_WEBHOOK, POD_WEBHOOK
+from drawbridge.report.workloads import KINDS
 from drawbridge.translate.manifests.replicas import count_pods
-from drawbridge.translate.manifests.workloads import TEMPLATES, Place, find_places
+from drawbridge.translate.manifests.workloads import Place, find_places
 
 FAILED_CREATE: Final = "FailedCreate"  # the reason of the events of owners whose pods are refused
 CLAIMS: Final = "claims"
@@ -33,7 +34,7 @@ _REFUSED: Final = re.compile(
 )
 _MAX_NOTE: Final = 300
 _MAX_OWNER: Final = 400
-_READ: Final = frozenset(kind for _, kind in TEMPLATES)
+_READ: Final = frozenset(each.kind for each in KINDS)
 _REVISIONS: Final = ("ReplicaSet", "ReplicationController")
 # Waits for a node, was given to one, or has ended.
 _WAITS, _RUNS, _ENDED = range(3)
@@ -144,13 +145,15 @@ def has_claims(entry: WorkloadAudit) -> bool:
 
 def add_owners(
     collected: Mapping[_Key, WorkloadAudit],
-    workloads: Iterable[Value],
+    workloads: Sequence[Value],
     namespace: AuditedNamespace,
     decider: Decider,
 ) -> Iterator[WorkloadAudit]:
     """Yield the entries with the number of pods that their owners want, and those without pods."""
     entries, wanted, made = dict(collected), Counter[_Key](), defaultdict[_Key, set[Alike]](set)
-    first = {describe_alike(key.owner, entry): key for key, entry in reversed(entries.items())}
+    makers = find_makers(workloads)
+    owners = {key: find_topmost(key.owner, makers) for key in entries}
+    first = {describe_alike(owners[key], entry): key for key, entry in reversed(entries.items())}
     templates = [*read_templates(workloads, namespace, decider)]
     for template, pods in zip(templates, match_pods(templates, first), strict=True):
         outcome = template.outcome
@@ -163,7 +166,7 @@ def add_owners(
         made[key].update(pods)
     alive = Counter[Alike]()
     for key, entry in collected.items():
-        alive[describe_alike(key.owner, entry)] += entry.pods
+        alive[describe_alike(owners[key], entry)] += entry.pods
     for key, number in wanted.items():
         # Others serve some of its pods, or these are translated already.
         others = sum(alive[each] for each in made[key]) - entries[key].pods
@@ -211,7 +214,7 @@ def read_templates(
             pod = make_pod(workload, place.pod)
             outcome = decider.decide(pod, namespace)
             if outcome is not None:
-                wanted = 0 if is_over else _count_wanted(workload, place)
+                wanted = _count_wanted(workload, place)
                 alike = describe_alike(find_owner(pod, namespace), outcome)
                 yield ReadTemplate(pod, alike, outcome, wanted, is_over)
 
@@ -316,15 +319,11 @@ def find_lacking(workloads: Iterable[Value], pods: Iterable[Value]) -> frozenset
         if _state(pod) != _ENDED:
             alive.update(_find_controllers(pod))
     return frozenset(
-        name for each in workloads if alive[name := name_workload(each)] < _count_left(each)
+        name
+        for each in workloads
+        if alive[name := name_workload(each)]
+        < sum(_count_wanted(each, place) for place in find_places(each))
     )
-
-
-def _count_left(workload: Value) -> int:
-    """Return how many pods an owner wants now."""
-    if has_ended(workload):
-        return 0
-    return sum(_count_wanted(workload, each) for each in find_places(workload))
 
 
 def find_refusals(events: Iterable[Value], lacking: Collection[str] | None) -> dict[str, str]:
