@@ -128,10 +128,14 @@ class QuotaUse:
         return bool(self.quotas)
 
     def without_claims(self) -> "QuotaUse":
-        """Return the same quotas of the same namespaces, without any charge."""
+        """Return the same quotas of the same namespaces, without any charge.
+
+        What devices had when they were allocated stays known.
+        """
         empty = QuotaUse(self.quotas, self.find_capacity, awaits_labels=self._awaits_labels)
         for namespace, labels in self._labels.items():
             empty.set_labels(namespace, labels)
+        empty._capacities |= self._capacities  # of this class
         return empty
 
     # --- namespaces ---
@@ -274,8 +278,8 @@ class QuotaUse:
 
     def take_capacities(self, uid: str, capacities: Capacities) -> None:
         """Let the whole devices of a charged claim have had this."""
-        if uid in self._capacities:
-            self._capacities[uid] = {**self._capacities[uid], **capacities}
+        if self.quotas:
+            self._capacities[uid] = {**self.capacities_of(uid), **capacities}
 
     @property
     def counts_capacity(self) -> bool:

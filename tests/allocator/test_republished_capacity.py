@@ -58,7 +58,21 @@ def decide_anew(cluster: Cluster) -> Cluster:
     return again
 
 
-@pytest.mark.parametrize("then", [keep, leave_reserved, vanish, decide_anew])
+def withdraw_and_decide_anew(cluster: Cluster) -> Cluster:
+    """Build the decisions anew while the device is not published."""
+    cluster.write("a")
+    cluster.state.apply(publish(1, "80Gi"), None)
+    again = Cluster(quotas=cluster.state.ledger.quotas.quotas, vanished_seconds=SECONDS)
+    for each in cluster.state.claims.values():
+        again.state.apply(None, each)
+    again.state.take_over(cluster.state)
+    assert used(again) == [f"80Gi/{TOTAL}"]
+    return again
+
+
+@pytest.mark.parametrize(
+    "then", [keep, leave_reserved, vanish, decide_anew, withdraw_and_decide_anew]
+)
 @every_row(
     ("memory", "expected"),
     [
@@ -85,6 +99,13 @@ def test_a_device_that_another_pod_gets_counts_what_it_has_then() -> None:
     cluster.state.apply(publish(1, "80Gi"), publish(2, "300Gi"))
     assert cluster.schedule("b", claim("c-b")) == "n1"
     assert used(cluster) == [f"300Gi/{TOTAL}"]
+
+
+def test_a_plan_counts_what_devices_in_use_had() -> None:
+    cluster = keep(allocated())
+    cluster.state.apply(publish(1, "80Gi"), publish(2, "1000Ti"))
+    copy = cluster.state.ledger.quotas.without_claims()
+    assert copy.capacities_of("c-a") == cluster.state.ledger.quotas.capacities_of("c-a")
 
 
 def test_a_message_has_no_amount_of_1000_digits() -> None:
