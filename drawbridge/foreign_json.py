@@ -47,12 +47,12 @@ class ForeignDecoder(Generic[T]):
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kind)
         self._any_depth = any_depth
 
-    def decode(self, raw: bytes | msgspec.Raw) -> T:
+    def decode(self, raw: JSONText) -> T:
         """Decode JSON; raises one of UNDECODABLE if it is not valid.
 
         The undecoded parts of what is decoded from bytes are in UTF-8.
         """
-        if not isinstance(raw, msgspec.Raw) and not raw.isascii():
+        if isinstance(raw, bytes) and not raw.isascii():
             raw = to_utf8(raw)
         decoded: T = decode_foreign(self._decoder.decode, raw, any_depth=self._any_depth)[1]
         return decoded

@@ -262,9 +262,9 @@ class ResourceClient(Generic[T]):
         )
 
     def _decode_response(self, response: bytes) -> T:
-        check_answer(response)
+        text = check_answer(response)
         try:
-            return decode_foreign(self._decode, response)[1]
+            return decode_foreign(self._decode, text)[1]
         except UNDECODABLE as error:
             raise unreadable(error) from None
 

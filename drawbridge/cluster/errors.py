@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from drawbridge.api_error import ApiError
-from drawbridge.foreign_json import UNDECODABLE, ForeignDecoder
+from drawbridge.foreign_json import UNDECODABLE, ForeignDecoder, JSONText, decode_foreign
 
 T = TypeVar("T")
 
@@ -46,6 +46,7 @@ class _Answer(msgspec.Struct):
 
 
 _DECODER: Final[ForeignDecoder[_Status]] = ForeignDecoder(_Status)
+_ANSWERS: Final = msgspec.json.Decoder(_Answer)
 # The first lines of a proxy's HTML page are enough.
 _MAX_MESSAGE_BYTES = 500
 # A server, or a proxy before it, can name any time.
@@ -79,23 +80,29 @@ def unreadable(error: Exception) -> ApiError:
     return ApiError(0, "InvalidData", f"the response cannot be read: {error}", unknown=True)
 
 
-def check_answer(response: bytes) -> None:
-    """Raise ApiError unless a response with a code of success is an object or tells of success."""
-    answer = decode_json(response, _Answer, any_depth=True)
+def check_answer(response: bytes) -> JSONText:
+    """Return a response with a code of success as decoders read it.
+
+    Raises ApiError unless it is an object or tells of success.
+    """
+    try:
+        text, answer = decode_foreign(_ANSWERS.decode, response)
+    except UNDECODABLE as error:
+        raise unreadable(error) from None
     if answer.kind == "Status" and bytes(answer.status) != b'"Success"':
         raise unreadable(ValueError("it is a Status, which tells of no success"))
+    return text
 
 
 def decode_response(response: bytes, kind: type[T]) -> T:
     """Decode the object of a response; raises ApiError."""
-    check_answer(response)
-    return decode_json(response, kind)
+    return decode_json(check_answer(response), kind)
 
 
-def decode_json(response: bytes, kind: type[T], *, any_depth: bool = False) -> T:
+def decode_json(response: JSONText, kind: type[T]) -> T:
     """Decode the JSON of a response, which need not be an object; raises ApiError."""
     try:
-        return ForeignDecoder[T](kind, any_depth=any_depth).decode(response)
+        return ForeignDecoder[T](kind).decode(response)
     except UNDECODABLE as error:
         raise unreadable(error) from None
 
