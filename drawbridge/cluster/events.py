@@ -81,6 +81,7 @@ class EventRecorder:
         Returns whether a series starts: a repetition and a finding without a place start none.
         """
         now = self._now()
+        self._pending.set()
         # Messages contain text of users. Only what fits into an event is kept.
         note = _shorten_note(finding.sentences)
         key = SeriesKey(involved, finding.code, finding.severity, action, note)
@@ -88,13 +89,11 @@ class EventRecorder:
         if current is not None and now - current.last_recorded < FORGET_SECONDS:
             current.count += 1
             current.last_recorded = now
-            self._pending.set()
             return False
         series = Series(key, self._make_event(finding, involved, action, note), now)
         lost = self._series.add(series, now)
         if lost is not None and lost.pending:
             self._count_dropped(lost)
-        self._pending.set()
         return lost is not series
 
     async def run(self) -> None:

@@ -250,28 +250,30 @@ class Planner:
 
     def node_pools(self, node: str) -> tuple[tuple[Pool, tuple[Candidate, ...]], ...]:
         """Return the usable pools that a node sees, with their devices."""
-        self._memo.bind(self.world())
-        try:
-            pools = self._memo.pools_for(self._nodes[node])
-        except NodeSelectorError:
-            return ()
-        return tuple((each, self._memo.candidates_in_pool(each)) for each in pools if each.usable)
+        return tuple(
+            (pool, self._memo.candidates_in_pool(pool)) for pool in self._usable_pools(node)
+        )
 
     def count_devices(self, node: str) -> int:
         """Return how many devices of usable pools a node sees, without reading them."""
+        pools = self._usable_pools(node)
+        return sum(len(part.devices) for each in pools for part in each.slices)
+
+    def counters_left(self, node: str, pool: PoolID, view: View) -> Mapping[CounterKey, int]:
+        """Return what allocated devices leave of the counters of a pool that a node can use."""
+        for usable in self._usable_pools(node):
+            if usable.id == pool:
+                return self._memo.baseline(usable, view.use(pool)).counters.remaining
+        return {}
+
+    def _usable_pools(self, node: str) -> list[Pool]:
+        """Return the usable pools that a node sees; none if it is not known."""
         self._memo.bind(self.world())
         try:
             pools = self._memo.pools_for(self._nodes[node]) if node in self._nodes else ()
         except NodeSelectorError:
-            return 0
-        return sum(len(part.devices) for each in pools if each.usable for part in each.slices)
-
-    def counters_left(self, node: str, pool: PoolID, view: View) -> Mapping[CounterKey, int]:
-        """Return what allocated devices leave of the counters of a pool that a node can use."""
-        pools = {each.id: each for each, _ in self.node_pools(node)} if node in self._nodes else {}
-        if pool not in pools:
-            return {}
-        return self._memo.baseline(pools[pool], view.use(pool)).counters.remaining
+            return []
+        return [each for each in pools if each.usable]
 
     def part_in_use(self, node: str, view: View) -> float:
         """Return the part of the devices of a node that claims hold."""

@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 from drawbridge.dra.claim_codes import COUNT_NEVER_FITS
+from drawbridge.dra.counted import count_noun
 from drawbridge.finding import Finding
 from drawbridge.judge.devices.class_devices import RequestDevices, RequestPlace
 from drawbridge.solver.demand import MAX_RESULTS
@@ -15,11 +16,12 @@ def explain_unowned(
     name, wanted = devices.class_name, devices.option.wanted.count
     if devices.of_class or name not in unowned:
         return None
-    asked = "all" if devices.option.all_mode else f"{wanted}"
-    noun = "device" if asked == "1" else "devices"
+    asked = (
+        f"all {name} devices" if devices.option.all_mode else count_noun(wanted, f"{name} device")
+    )
     return COUNT_NEVER_FITS.at(
         place.path,
-        f"{asked} {name} {noun} requested, but no node has any",
+        f"{asked} requested, but no node has any",
         object=place.object,
         remedy="Correct the entries of ownedPools, or label the nodes that they are to select.",
     )
