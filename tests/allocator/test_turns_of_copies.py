@@ -16,6 +16,7 @@ from drawbridge.dra.nodes import Node
 from drawbridge.process.forked import ForkLimits
 from drawbridge.solver.search import Search
 from tests.allocator.clusters import Cluster, claim, gpu_slice
+from tests.allocator.contests import Contest
 from tests.cuts import CutAt
 
 NODES = 6
@@ -137,6 +138,20 @@ def test_a_namespace_with_many_searches_for_victims_displaces_its_own() -> None:
     assert searches.preemption("h0") is None
     assert searches.end_preemption("p")
     assert not searches.end_preemption("p")
+
+
+def test_a_pod_whose_search_for_victims_is_forgotten_asks_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(searches_aside, "MAX_PREEMPTIONS", 1)
+    contest = Contest(n1=2)
+    for number in range(2):
+        contest.run(f"low-{number}", "n1", number)
+    contest.woken()
+    for uid in ("first", "second"):
+        assert contest.ask(uid) == []
+        contest.waiting.note_preemption(uid, refused=True, again=True, cut=contest.preemption(uid))
+    assert contest.waiting.wake(100.0, may_copy=False).woken == ("first",)
 
 
 def test_a_search_for_victims_that_is_cut_after_a_copy_has_ended_is_not_the_answered_one() -> None:
