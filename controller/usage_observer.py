@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from fractions import Fraction
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from controller.device_users import name_root_owner
 from controller.plugin_usage import PluginNames, read_plugin_use
@@ -73,6 +73,8 @@ class UsageObserver:
         self._now, self._is_synced = now, is_synced
         self._owners: BoundedCache[str, str] = BoundedCache(MAX_POD_OWNERS)
         self._published = PublishedSlices()
+        # What changes while the sums are made; nothing is noted at other times.
+        self._begins = False
         self._changed: set[PodKey] = set()
         self._changed_pods: set[PodKey] = set()
         self._checking = asyncio.Lock()
@@ -94,7 +96,13 @@ class UsageObserver:
         async with self._checking:
             follows = self._is_synced() and self._claims.fresh
             if follows and not self.is_observing:
-                await self._begin()
+                self._begins = True
+                try:
+                    await self._begin()
+                finally:
+                    self._begins = False
+                    self._changed.clear()
+                    self._changed_pods.clear()
             self.is_observing = follows
             if len(self.waiting) > self._most_waiting:
                 self._forget_waiting()
@@ -110,8 +118,6 @@ class UsageObserver:
         self._most_waiting = max(MOST_WAITING, 2 * len(self.waiting))
 
     async def _begin(self) -> None:
-        self._changed.clear()
-        self._changed_pods.clear()
         held: dict[str, HeldClaim] = {}
         uids: dict[PodKey, str] = {}
         for number, claim in enumerate(self._claims.all()):
@@ -172,15 +178,15 @@ class UsageObserver:
     ) -> None:
         """Note what a claim holds now."""
         now = self.now()
-        if before is not None:
-            self._changed.add((before.namespace, before.name))
+        self._note(self._changed, before, after)
         if before is not None and (after is None or after.uid != before.uid):
             self.meter.change(before.uid, None, now)
         if after is not None:
-            self._changed.add((after.namespace, after.name))
             self.meter.change(after.uid, self._held_by(after.value), now)
-        if self.is_observing:
-            self._changed.clear()
+
+    def _note(self, changed: set[PodKey], *versions: WatchedObject[Any] | None) -> None:
+        if self._begins:
+            changed.update((each.namespace, each.name) for each in versions if each is not None)
 
     def device_pod_changed(
         self,
@@ -189,15 +195,11 @@ class UsageObserver:
     ) -> None:
         """Note what a pod holds of device plugins now."""
         now = self.now()
-        for pod in (before, after):
-            if pod is not None:
-                self._changed_pods.add((pod.namespace, pod.name))
+        self._note(self._changed_pods, before, after)
         if before is not None and (after is None or after.uid != before.uid):
             self.meter.change(_key_of(before), None, now)
         if after is not None:
             self.meter.change(_key_of(after), self._read_pod(after.value), now)
-        if self.is_observing:
-            self._changed_pods.clear()
 
     def pod_changed(
         self, before: WatchedObject[WatchedPod] | None, after: WatchedObject[WatchedPod] | None

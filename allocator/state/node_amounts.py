@@ -78,12 +78,15 @@ class PodsOnNodes:
             _add(self._totals, part.node, part.amounts, sign)
             _add(self._accepted, part.node, part.accepted, sign)
             _add(self._created, part.node, part.created, sign)
-        self._changed.update(names)
+        self._changed.update(names.keys() & self._nodes().keys())
         return [node for node, held in names.items() if self.names_on(node) != held]
 
     def note_change(self, node: str) -> None:
-        """Note that a node itself has changed."""
-        self._changed.add(node)
+        """Note that a node itself has changed; one that is gone is none of those that have."""
+        if node in self._nodes():
+            self._changed.add(node)
+        else:
+            self._changed.discard(node)
 
     def left(self, node: str) -> Amounts:
         """Return what a node has left of the amounts that it reports."""

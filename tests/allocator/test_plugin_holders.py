@@ -180,6 +180,18 @@ def test_the_last_of_several_pods_frees_the_names_that_it_alone_holds() -> None:
     assert holders.names_on("n") == set()
 
 
+def test_nodes_that_have_gone_are_remembered_by_nobody() -> None:
+    nodes = {"n": Node("n")}
+    amounts = PodsOnNodes(lambda: nodes)
+    amounts.note_change("n")
+    amounts.apply(None, OLD)
+    nodes.clear()
+    amounts.apply(OLD, None)
+    amounts.note_change("n")
+    amounts.apply(None, pod("late", "n"))
+    assert amounts.take_changed() == set()
+
+
 def test_what_a_cache_keeps_of_a_pod_counts_no_devices_as_other_resources() -> None:
     kept = without_conditions(without_unused_parts(OLD))
     assert held_amounts(kept) == {"pods": 1}

@@ -11,15 +11,39 @@ def test_a_standby_does_not_look_at_what_is_due_in_the_next_term() -> None:
     async def main() -> None:
         turns: list[float] = []
         loop = asyncio.get_running_loop()
-        process = FakeProcess(Cluster(n1=1), collect=lambda: turns.append(loop.time()))
+        cluster = Cluster(n1=1)
+        process = FakeProcess(cluster, collect=lambda: turns.append(loop.time()), now=loop.time)
         process.leading = False
-        process.decisions.state.records.times.set("retry", "p", process.cluster.now)
+        cluster.state.records.times.set("retry", "p", 3.7)
         waking = asyncio.create_task(process.calls.wake_pods())
         await asyncio.sleep(3.5)
         assert turns == [1, 2, 3]
         process.leading = True
         await asyncio.sleep(1)
         assert process.published == ["p"]
+        waking.cancel()
+
+    run_virtually(main)
+
+
+def test_a_standby_remembers_nothing_of_pods_that_changed_while_they_waited() -> None:
+    async def main() -> None:
+        cluster = Cluster(n1=1)
+        process = FakeProcess(cluster, now=asyncio.get_running_loop().time)
+        process.leading = False
+        waking = asyncio.create_task(process.calls.wake_pods())
+        for number in range(9):
+            created = pod(f"p{number}", "c")
+            released = pod(f"p{number}", "c", spec={"nodeSelector": {"pool": "a"}})
+            cluster.state.apply(None, created)
+            cluster.state.apply(created, released)
+            cluster.state.apply(released, None)
+        await asyncio.sleep(2)
+        times = cluster.state.records.times
+        assert times.next("retry") is None
+        process.leading = True
+        await asyncio.sleep(2)
+        assert process.published == []
         waking.cancel()
 
     run_virtually(main)
