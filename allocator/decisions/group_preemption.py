@@ -222,7 +222,9 @@ class GroupPreemption:
             Eviction(node=node, victims=tuple(pod.uid for pod in pods))
             for node, pods in chosen.pods.items()
         )
-        return PreemptReply(evictions=evictions)
+        listed = (pod for each in request.nodes or () for pod in each.pods or ())
+        violations = sum(pod.violates and pod.uid in chosen.uids for pod in listed)
+        return PreemptReply(evictions=evictions, violations=violations)
 
     def _keep_devices(
         self,

@@ -210,6 +210,12 @@ def test_pods_whose_eviction_violates_a_budget_stay_if_others_can_go() -> None:
     assert victims_of(preempt(contest, "m0", "m1")) == {"n2": ["b0", "b1"]}
 
 
+def test_a_gang_counts_the_victims_whose_eviction_violates_a_budget() -> None:
+    contest = Contest(n1=2)
+    contest.run("a", "n1", violates=True)
+    assert preempt(contest, "m0", "m1").violations == 1
+
+
 def test_the_other_members_wait_and_evict_nobody_else() -> None:
     contest = full(n1=4, n2=4)
     assert len(victims_of(preempt(contest, *FOUR))) == 1
