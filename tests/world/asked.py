@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from allocator.scheduler.protocol import PotentialVictim, PreemptionNode, SchedulingPod
+from allocator.scheduler.protocol import SchedulingPod
 from drawbridge.names import SCHEDULER_NAME
 from tests.cluster.fake.kinds import JSON
 from tests.world import clock
@@ -44,14 +44,6 @@ def describe_waiting(pod: JSON, message: str) -> JSON | None:
     since = since or f"{clock.now():%Y-%m-%dT%H:%M:%SZ}"
     condition = {**about, "message": message, "lastTransitionTime": since}
     return None if condition in told else condition
-
-
-def describe_node(name: str, running: Iterable[JSON], priority: int) -> PreemptionNode:
-    """Return the pods of a node, and which of them a pod of a priority can preempt."""
-    priorities = {pod["metadata"]["uid"]: pod["spec"].get("priority", 0) for pod in running}
-    lower = {uid: each for uid, each in priorities.items() if each < priority}
-    pods = tuple(PotentialVictim(uid=uid, priority=each) for uid, each in lower.items())
-    return PreemptionNode(node=name, pods=pods, running=tuple(priorities))
 
 
 def encode(claims: Iterable[JSON]) -> tuple[msgspec.Raw, ...]:

@@ -50,6 +50,8 @@ _SPECIAL = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.4, 0.9)
 # How many claims ask with admin access, and how many for devices of another driver.
 _OF_ADMINS = (0.0, 0.0, 0.0, 0.2)
 _OF_NICS = (0.0, 0.0, 0.1, 0.3)
+# Budgets protect pods in this part of the seeds.
+_WITH_BUDGETS = 0.6
 # What happens without faults: work ends, other work comes, and another host leads.
 _CALM = {
     "finish": 6,
@@ -117,6 +119,8 @@ class Conditions(NamedTuple):
     group_kind: Kind
     # What happens when all faults have ended, one after the other.
     calm: tuple[str, ...]
+    # Whether the owners of pods protect some of them by PodDisruptionBudgets.
+    has_budgets: bool = False
 
     @property
     def version(self) -> str:
@@ -191,7 +195,7 @@ def draw_conditions(seed: int, events: Collection[str]) -> Conditions:
     controllers, memory = drawn.choice((1, 1, 2)), drawn.choice((None, None, 3, 5))
     conditions = conditions._replace(eviction_delay=delay, is_crowded=is_crowded)
     conditions = conditions._replace(controllers=controllers, team_memory=memory)
-    return _draw_version(_draw_special(conditions, drawn), drawn)
+    return _draw_others(_draw_version(_draw_special(conditions, drawn), drawn), seed)
 
 
 def _draw_orders(seed: int, weights: dict[str, float]) -> list[tuple[str, str]]:
@@ -211,6 +215,12 @@ def _draw_version(conditions: Conditions, drawn: random.Random) -> Conditions:
     if drawn.random() < 0.8:
         return conditions
     return conditions._replace(group_kind=WORKLOAD, has_group_cycles=False)
+
+
+def _draw_others(conditions: Conditions, seed: int) -> Conditions:
+    """Draw what is there beside pods and devices."""
+    drawn = random.Random(f"others {seed}")
+    return conditions._replace(has_budgets=drawn.random() < _WITH_BUDGETS)
 
 
 def _draw_special(conditions: Conditions, drawn: random.Random) -> Conditions:

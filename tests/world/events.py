@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tests.cluster.fake.kinds import JSON, named
 from tests.world.asks import count_asks
+from tests.world.budgets import LABEL, app_of
 from tests.world.machines import draw_seconds
 from tests.world.nodes import claim_names, devices_of, protection_of
 from tests.world.objects import MIGRATED, RESOURCE, TEAM
@@ -187,7 +188,9 @@ def create_pod(
     if scheduler != STOCK:
         spec["tolerations"] = [{"key": "drawbridge.dev/owned", "operator": "Exists"}]
     spec |= more or {}
-    metadata: JSON = {"name": world.next_name("p"), "namespace": space, "labels": labels or {}}
+    name = world.next_name("p")
+    both = {LABEL: app_of(name), **(labels or {})}
+    metadata: JSON = {"name": name, "namespace": space, "labels": both}
     return world.server.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 
 

@@ -29,6 +29,7 @@ from tests.world.nodes import (
 )
 from tests.world.objects import ALL_NODES, MIGRATED
 from tests.world.opened_fences import every_node_of_ours_has_its_fence
+from tests.world.preemption_invariants import a_preemption_spares_whom_it_can
 from tests.world.quotas import DEVICES, EXCEEDED
 from tests.world.rival_invariants import (
     count_uses,
@@ -445,6 +446,7 @@ ALWAYS: Mapping[str, tuple[Invariant, ...]] = {
         no_pod_that_runs_loses_a_claim,
         nobody_evicts_again_and_again,
         nobody_evicts_before_its_delay,
+        a_preemption_spares_whom_it_can,
         no_pod_is_tried_without_end,
         no_reservation_expires_while_it_is_held,
         no_device_is_reserved_twice,

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from drawbridge.ledger.node_holds import NodeHold, write_node_hold
 from drawbridge.names import HOLD_ANNOTATION
-from tests.cluster.fake.kinds import named
+from tests.cluster.fake.kinds import JSON, named
 from tests.world import clock
+from tests.world.budget_events import evict_until
 from tests.world.events import GRACE_SECONDS, choose_bound, create_native, event, finish_pod
 from tests.world.machines import Machine, draw_seconds
 from tests.world.nodes import claim_names, devices_of
@@ -208,10 +209,12 @@ def drain(world: "World", drawn: int) -> str:
     """Cordon a node for a while, and evict its pods."""
     machine, seconds = _choose_machine(world, drawn), draw_seconds(drawn)
     machine.cordon(seconds)
-    for pod in world.all("pods"):
-        if pod["spec"].get("nodeName") == machine.name:
-            world.network.store.delete(named("pods"), pod, GRACE_SECONDS)
+    evict_until(world, _list_pods(world, machine), seconds)
     return f"{machine.name} for {seconds:.1f} s"
+
+
+def _list_pods(world: "World", machine: Machine) -> list[JSON]:
+    return [pod for pod in world.all("pods") if pod["spec"].get("nodeName") == machine.name]
 
 
 @event(1)
@@ -224,8 +227,8 @@ def hold_node(world: "World", drawn: int) -> str:
     if not waiting:
         return ""
     about, machine = waiting[drawn % len(waiting)]["metadata"], world.machines["n2"]
-    evicted = [p for p in world.all("pods") if p["spec"].get("nodeName") == machine.name]
-    until = clock.now() + dt.timedelta(seconds=10 + drawn % 50)
+    evicted, seconds = _list_pods(world, machine), 10 + drawn % 50
+    until = clock.now() + dt.timedelta(seconds=seconds)
     hold = NodeHold(
         pod=f"{about['namespace']}/{about['name']}",
         uid=about["uid"],
@@ -233,8 +236,7 @@ def hold_node(world: "World", drawn: int) -> str:
         evicted=tuple(pod["metadata"]["uid"] for pod in evicted),
     )
     machine.annotate({HOLD_ANNOTATION: write_node_hold(hold)})
-    for pod in evicted:
-        world.network.store.delete(named("pods"), pod, GRACE_SECONDS)
+    evict_until(world, evicted, seconds)
     return f"{machine.name} for {about['name']} until {hold.end}"
 
 

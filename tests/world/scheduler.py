@@ -13,7 +13,6 @@ from allocator.process import _Parts
 from allocator.scheduler.protocol import (
     PodOnNode,
     PodReference,
-    PreemptRequest,
     PreFilterGroupRequest,
     PreFilterReply,
     PreFilterRequest,
@@ -24,7 +23,6 @@ from allocator.scheduler.protocol import (
 from allocator.state.reserved_pods import RESERVATION_SECONDS
 from tests.cluster.fake.kinds import JSON
 from tests.world.asked import (
-    describe_node,
     describe_waiting,
     encode,
     has_allocation,
@@ -32,10 +30,10 @@ from tests.world.asked import (
 )
 from tests.world.conditions import Conditions
 from tests.world.election import Election
-from tests.world.evictions import Evictions
 from tests.world.network import Network
 from tests.world.nodes import PODS, Client, claim_names, path_of
 from tests.world.objects import is_open
+from tests.world.preemptions import Preemptions
 from tests.world.seen_gangs import SeenGangs
 from tests.world.tries import Tries
 from tests.world.watches import Follower
@@ -66,12 +64,12 @@ class Scheduler:
         self.slow_bindings = conditions.slow_bindings
         self.tries = Tries()
         self.expired: list[str] = []  # pods whose reservations expired although they were held
-        self.evictions = Evictions(conditions.eviction_delay)
         self._parts = parts
         who = f"scheduler {host}"
         self._client = Client(network, who)
         self._election = Election(network, self._client, host, number)
         front = network.fronts[number % len(network.fronts)]
+        self.evictions = Preemptions(network, who, front, conditions.eviction_delay)
         self._pods = Follower(network, who, "pods", front=front)
         self._claims = Follower(network, who, "resourceclaims", front=front)
         self._nodes = Follower(network, who, "nodes", front=front)
@@ -109,6 +107,7 @@ class Scheduler:
             self._pods.run(self._pod_changed),
             self._claims.run(self._claim_changed),
             self._nodes.run(),
+            self.evictions.run(),
             self._groups.run(self._group_changed),
             self._election.run(self._start_again, self._work.set),
             self._follow_events(),
@@ -427,17 +426,12 @@ class Scheduler:
         for each in self._pods.objects.values():
             by_node.setdefault(self._node_of(each), []).append(each)
         for node in sorted(value["metadata"]["name"] for value in self._nodes.objects.values()):
-            candidate = describe_node(node, by_node.get(node, ()), priority)
+            candidate = self.evictions.describe_node(node, by_node.get(node, ()), priority)
             if candidate.pods and self._accepts(node):
                 candidates.append(candidate)
         if not candidates:
             return
-        uid = pod["metadata"]["uid"]
-        reply = parts.calls.preempt(PreemptRequest(pod_uid=uid, nodes=tuple(candidates)))
-        chosen = [*reply.victims, *(v for each in reply.evictions for v in each.victims)]
-        if chosen:
-            self.network.count("preemption")
-            self.evictions.note(pod, chosen)
+        if chosen := self.evictions.ask(parts, pod, candidates):
             self._start(self._evict(chosen))
 
     def _node_of(self, pod: JSON) -> str:

@@ -120,7 +120,7 @@ def _find_waiting(world: "World") -> Iterator[Waiting]:
         if lacks := _lacks(world, members_of.get(gang, ()), len(pods)):
             priority = min(pod["spec"].get("priority", 0) for pod in pods)
             names = [*map(name_of, pods)]
-            needs = _list_needs(world, pods[:lacks])
+            needs = list_needs(world, pods[:lacks])
             name = gang.name if isinstance(gang, Gang) else gang
             of_pods = (claim for pod in pods for claim in claims_of(world, pod) if claim)
             claims = {claim["metadata"]["uid"] for claim in of_pods}
@@ -146,7 +146,7 @@ def no_pod_waits_for_the_stock_scheduler(world: "World") -> Iterator[str]:
         is_stock = pod["spec"]["schedulerName"] == STOCK
         if not free or not is_waiting(pod) or not is_stock or not has_claims(world, pod):
             continue
-        ((asks, _),) = _list_needs(world, [pod])
+        ((asks, _),) = list_needs(world, [pod])
         if not any(choice.memory for ask in asks for choice in ask.choices):
             yield f"{name_of(pod)} waits, and a device of {BROKEN} is free"
 
@@ -182,7 +182,7 @@ def _lacks(world: "World", members: Sequence[JSON], waiting: int) -> int:
     return lacks if lacks <= waiting else 0
 
 
-def _list_needs(world: "World", pods: Iterable[JSON]) -> list[tuple[list[Ask], str]]:
+def list_needs(world: "World", pods: Iterable[JSON]) -> list[tuple[list[Ask], str]]:
     """Return what pods still ask for, and the node of the devices that they have.
 
     Pods that share a claim without devices need one node.

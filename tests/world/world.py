@@ -29,14 +29,13 @@ from tests.world.allocations import is_marked
 from tests.world.asked import is_waiting
 from tests.world.asks import count_asks
 from tests.world.conditions import draw_conditions
-from tests.world.configurations import compose
 from tests.world.control import Controllers
-from tests.world.controllers import Autoscaler, ClaimController, GroupProtection, PodController
+from tests.world.controllers import ClaimController
 from tests.world.copies import Copies
 from tests.world.election import find_holder
 from tests.world.events import EVENTS
 from tests.world.fabric import Fabric
-from tests.world.fence import DeviceFence, make_fence
+from tests.world.fence import DeviceFence
 from tests.world.gangs import is_reserved_for
 from tests.world.holders import Holders
 from tests.world.large import LargeClaims
@@ -44,13 +43,14 @@ from tests.world.machines import Machine
 from tests.world.network import LATEST_SECONDS, Network
 from tests.world.newcomers import Newcomers
 from tests.world.nodes import Kubelet, claim_names, consumers_of, devices_of
-from tests.world.objects import ALL_NODES, SCALED, Chosen, has_owners, is_over, make_system
+from tests.world.objects import ALL_NODES, SCALED, has_owners, is_over
 from tests.world.opened_fences import OpenedFences
 from tests.world.pair import Pair
-from tests.world.quotas import EXCEEDED, Quotas, make_quota
+from tests.world.quotas import EXCEEDED, Quotas
 from tests.world.rivals import Rivals
 from tests.world.scheduler import NAME, SLOWEST_BINDING, UNWOKEN_SECONDS
 from tests.world.script import Event
+from tests.world.start import list_models, list_objects
 from tests.world.stock import StockScheduler
 from tests.world.uses import Uses
 from tests.world.waiting_pods import Answer
@@ -130,9 +130,9 @@ class World:
         self.newcomers = Newcomers(self.network, self.controllers, self._fence)
         self.opened = OpenedFences(self.network, self._fence, self.controllers)
         slow, by_rules = self.conditions.slow_bindings_of_others, self.conditions.fences_devices
-        self._stock = StockScheduler(self.network, outcome.defects, slow, obeys_rules=by_rules)
+        self.stock = StockScheduler(self.network, outcome.defects, slow, obeys_rules=by_rules)
         self.webhook = Webhook(self.network, "hook-a")
-        self._fabric = Fabric(self.network)
+        self.fabric = Fabric(self.network)
         self.quotas = Quotas(self.network)
         self.claims = ClaimController(self.network, self.quotas)
         self.rivals = Rivals(self.network)
@@ -169,10 +169,7 @@ class World:
 
     async def run(self) -> None:
         """Play the script, let everything settle, and check what is left."""
-        text, version = compose(self.conditions, Chosen()), self.conditions.version
-        for value in (*make_system(text, version), make_quota()):
-            self.server.put(value)
-        for value in make_fence() if self.conditions.fences_devices else ():
+        for value in list_objects(self):
             self.server.put(value)
         self._fence.start_servers()
         self.network.admit = self._fence.check
@@ -183,13 +180,7 @@ class World:
         store = self.network.store
         others = (self.newcomers, self._fence, self.opened, self.large, self.whole_gangs)
         store.listeners += [self._follow, *(each.follow for each in others)]
-        parts = [machine.kubelet.run() for machine in self.machines.values()]
-        pods, groups = PodController(self.network), GroupProtection(self.network)
-        parts += [each.run() for each in (self.claims, self.quotas, pods, groups, self._fabric)]
-        parts += [self.rivals.run(), *([self.large.run()] if self.conditions.is_crowded else [])]
-        autoscaler = Autoscaler(self.network, self.machines.values())
-        parts += [each.run() for each in (self._stock, self.controllers, self.webhook, autoscaler)]
-        tasks = [asyncio.ensure_future(part) for part in parts]
+        tasks = [*map(asyncio.ensure_future, list_models(self))]
         for host in HOSTS:
             self._start_pair(host)
         playing = asyncio.ensure_future(self._play())
@@ -221,7 +212,7 @@ class World:
 
     async def _settle(self) -> None:
         """End all faults, and wait until all is well without a restart; then let work go on."""
-        self.is_calm = self._fabric.is_calm = True
+        self.is_calm = self.fabric.is_calm = True
         self.network.heal()
         self.copies.part = 0.0
         for machine in self.machines.values():
@@ -429,7 +420,7 @@ class World:
             name, let_in = claim["metadata"]["name"], self.rivals.let_in
             (let_in.add if self.opened.lets_in(claim) else let_in.discard)(name)
             self.decided_before_restore.discard(name)
-            if self._stock.has_decided_before(self._restored_at, claim):
+            if self.stock.has_decided_before(self._restored_at, claim):
                 self.network.count("allocation of others that was decided before a restore")
                 self.decided_before_restore.add(name)
             return

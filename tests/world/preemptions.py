@@ -1,0 +1,134 @@
+"""What a scheduler asks an allocator about victims, with the budgets that it sees, and the answers.
+
+Each answer with victims is kept, with what was held when it was asked for, until it is judged.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from allocator.process import _Parts
+from allocator.scheduler.protocol import (
+    PotentialVictim,
+    PreemptionNode,
+    PreemptReply,
+    PreemptRequest,
+)
+from tests.cluster.fake.kinds import JSON
+from tests.world.budgets import PLURAL, find_violating
+from tests.world.evictions import Evictions
+from tests.world.network import Network
+from tests.world.nodes import Hold, make_hold
+from tests.world.objects import NODES
+from tests.world.watches import Follower, Front
+
+
+class Held(NamedTuple):
+    """What one claim or promise holds in a ledger, and the pods that use it, if it is a claim."""
+
+    holds: frozenset[Hold]
+    consumers: frozenset[str]
+
+
+class Answered(NamedTuple):
+    """A question about victims, and the answer.
+
+    With what was held then, and the nodes of which the allocator knew all devices.
+    """
+
+    pod: JSON
+    request: PreemptRequest
+    held: Mapping[str, Held]
+    whole: frozenset[str]
+    reply: PreemptReply
+
+    @property
+    def violating(self) -> set[str]:
+        """The UIDs of the candidates whose eviction violates a budget."""
+        nodes = self.request.nodes or ()
+        return {each.uid for node in nodes for each in node.pods or () if each.violates}
+
+
+class Preemptions(Evictions):
+    """The preemptions of one scheduler."""
+
+    def __init__(self, network: Network, who: str, front: Front, delay: int) -> None:
+        super().__init__(delay)
+        self._network = network
+        self._budgets = Follower(network, who, PLURAL, front=front)
+        self.answered: list[Answered] = []
+
+    async def run(self) -> None:
+        """Follow the budgets until cancelled."""
+        await self._budgets.run()
+
+    def describe_node(self, name: str, running: Iterable[JSON], priority: int) -> PreemptionNode:
+        """Return the pods of a node, and which of them a pod of a priority can preempt."""
+        priorities = {pod["metadata"]["uid"]: pod["spec"].get("priority", 0) for pod in running}
+        lower = [pod for pod in running if priorities[pod["metadata"]["uid"]] < priority]
+        lower.sort(key=lambda pod: -priorities[pod["metadata"]["uid"]])
+        violating = find_violating(lower, self._budgets.objects.values())
+        lower.sort(key=lambda pod: pod["metadata"]["uid"] not in violating)
+        pods = tuple(
+            PotentialVictim(uid=uid, priority=priorities[uid], violates=uid in violating)
+            for uid in (pod["metadata"]["uid"] for pod in lower)
+        )
+        return PreemptionNode(node=name, pods=pods, running=tuple(priorities))
+
+    def ask(self, parts: _Parts, pod: JSON, nodes: Iterable[PreemptionNode]) -> list[str]:
+        """Return the UIDs of the pods that must go for a pod, and note the answer."""
+        request = PreemptRequest(pod_uid=pod["metadata"]["uid"], nodes=tuple(nodes))
+        held, whole = _read_held(parts), _find_whole(parts)
+        reply = parts.calls.preempt(request)
+        chosen = [*reply.victims, *(v for each in reply.evictions for v in each.victims)]
+        if chosen:
+            self._network.count("preemption")
+            self.note(pod, chosen)
+            self.answered.append(Answered(pod, request, held, whole, reply))
+        return chosen
+
+
+def _read_held(parts: _Parts) -> dict[str, Held]:
+    """Return what is held in the ledger of an allocator, by the UID of a claim or another key."""
+    state = parts.state.decisions.state
+    holds: dict[str, set[Hold]] = {}
+    for device in state.ledger.devices():
+        for key, own in state.ledger.holders(device).items():
+            holds.setdefault(key, set()).update(
+                make_hold(
+                    {
+                        "pool": hold.pool.name,
+                        "device": hold.device,
+                        "shareID": hold.share,
+                        "consumedCapacity": hold.consumed,
+                    }
+                )
+                for hold in own
+            )
+    return {
+        key: Held(frozenset(own), frozenset(state.pods.consumers(key)))
+        for key, own in holds.items()
+    }
+
+
+def _find_whole(parts: _Parts) -> frozenset[str]:
+    """Return the nodes of which an allocator has all slices, with all devices and no taint."""
+    slices = [cached.value for cached in parts.caches.slices.all()]
+    newest: dict[tuple[str, str], int] = {}
+    for slice_ in slices:
+        pool = slice_.driver, slice_.pool
+        newest[pool] = max(slice_.generation, newest.get(pool, 0))
+    counts = Counter((slice_.driver, slice_.pool, slice_.generation) for slice_ in slices)
+    published = {
+        (slice_.pool, device.name)
+        for slice_ in slices
+        if slice_.generation == newest[slice_.driver, slice_.pool]
+        and counts[slice_.driver, slice_.pool, slice_.generation] == slice_.slice_count
+        for device in slice_.devices
+        if not device.taints
+    }
+    return frozenset(
+        name
+        for name, shape in NODES.items()
+        if published.issuperset((name, device) for device in shape.devices)
+    )

@@ -1,0 +1,109 @@
+"""Which preemptions violate a budget, and which evictions a budget allows."""
+
+from collections.abc import Iterator, Mapping
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from allocator.scheduler.protocol import (
+    Eviction,
+    PotentialVictim,
+    PreemptionNode,
+    PreemptReply,
+    PreemptRequest,
+)
+from tests.cluster.fake.kinds import JSON
+from tests.world.budgets import find_violating, make_budget
+from tests.world.nodes import Hold
+from tests.world.preemption_invariants import a_preemption_spares_whom_it_can
+from tests.world.preemptions import Answered, Held
+from tests.world.script import Event
+from tests.world.world import World, play
+
+
+def make_pod(name: str, app: str, space: str = "default") -> JSON:
+    labels = {"app": app}
+    return {"metadata": {"name": name, "uid": name, "namespace": space, "labels": labels}}
+
+
+PODS = (make_pod("p0", "a"), make_pod("p1", "b"), make_pod("p2", "a"), make_pod("p3", "a", "team"))
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "violating"),
+    [
+        ("one", {"disruptionsAllowed": 1}, {"p2"}),
+        ("one", {"disruptionsAllowed": 1, "disruptedPods": {"p0": ""}}, set()),
+        ("one", {}, {"p0", "p2"}),
+        ("two", {}, {"p1"}),
+        ("all", {}, set()),
+    ],
+)
+def test_a_scheduler_charges_budgets_in_the_order_of_pods(
+    name: str, status: JSON, violating: set[str]
+) -> None:
+    budget = {**make_budget("default", name, 1), "status": status}
+    assert find_violating(PODS, [budget]) == violating
+
+
+# What a pod that asks for a device gets instead of the victims that it has.
+LOW = (PotentialVictim(uid="v1", violates=True), PotentialVictim(uid="v2"))
+
+
+@pytest.mark.parametrize(
+    ("reply", "broken"),
+    [
+        (PreemptReply(node="n2", victims=("v2",)), ""),
+        (PreemptReply(node="n2", victims=("v2",), violations=1), "1 violations"),
+        (PreemptReply(evictions=(Eviction("n2", ("v1",)),), violations=1), ""),
+        (PreemptReply(evictions=(Eviction("n2", ("v1",)),)), "0 violations"),
+        (PreemptReply(node="n2", victims=("v1",), violations=1), "n2 has other victims"),
+        (PreemptReply(node="n2", victims=("v1", "v2"), violations=1), "can have devices of n2"),
+    ],
+)
+def test_a_victim_is_needed_and_protected_ones_go_last(reply: PreemptReply, broken: str) -> None:
+    held = {
+        uid: Held(frozenset({Hold(("n2", device), "", size)}), frozenset({uid}))
+        for uid, device, size in (("v1", "gpu-0", 1), ("v2", "gpu-1", 4))
+    }
+    asked = PreemptRequest(pod_uid="p", nodes=(PreemptionNode(node="n2", pods=LOW),))
+    assert broken in next(judge(Answered(POD, asked, held, frozenset({"n2"}), reply)), "")
+
+
+POD = {
+    "metadata": {"name": "p", "uid": "p", "namespace": "default"},
+    "spec": {"resourceClaims": [{"name": "c", "resourceClaimName": "c"}]},
+}
+CLAIM = {
+    "metadata": {"name": "c", "uid": "c", "namespace": "default"},
+    "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}},
+}
+
+
+def judge(answered: Answered) -> Iterator[str]:
+    scheduler = SimpleNamespace(evictions=SimpleNamespace(answered=[answered]))
+    store = SimpleNamespace(find=lambda *_: CLAIM)
+    world = SimpleNamespace(
+        network=SimpleNamespace(store=store, count=lambda _: None),
+        pairs={"host": SimpleNamespace(scheduler=scheduler)},
+        claims=SimpleNamespace(renamed=set()),
+        large=SimpleNamespace(may_wait=lambda _: False),
+    )
+    return a_preemption_spares_whom_it_can(cast("World", world))
+
+
+def play_drains(seed: int) -> Mapping[str, int]:
+    script = (
+        *(Event(0.2, "create", 26) for _ in range(6)),
+        *(Event(4.0, "drain", number) for number in range(1024, 1030)),
+    )
+    outcome = play(seed, script)
+    assert not outcome.violation
+    return outcome.counted
+
+
+def test_a_drain_evicts_whom_a_budget_lets_go() -> None:
+    played = [play_drains(seed) for seed in range(6)]
+    for end in ("allows", "refuses"):
+        assert any(f"eviction that a budget {end}" in counted for counted in played)
