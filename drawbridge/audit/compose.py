@@ -27,6 +27,7 @@ from drawbridge.audit.objects import AuditedNamespace, AuditedObjects, Decide, t
 from drawbridge.audit.outcomes import Decider
 from drawbridge.audit.outlived import note_outlived
 from drawbridge.audit.predicted import Prediction, count_gpus, find_most, predict, single_profile
+from drawbridge.audit.rehearsed_cluster import read_cluster
 from drawbridge.audit.servers import find_plugins
 from drawbridge.audit.templates import Templates
 from drawbridge.audit.unread import note_unread
@@ -140,12 +141,10 @@ def compose_audit(  # noqa: PLR0913  # what decides, and what was read
         return part
     by_name = {each.name: each for each in objects.namespaces}
     running = translate_running(objects.pods, by_name, decider)
-    held = AllocatedClaims(objects, sizes).count_by_group(
-        of_nodes, lambda pod: decider.find_claimed(pod, by_name)
-    )
-    plan = make_plan(
-        objects, namespaces, groups, decider, ask_fit.find_devices, rehearsing=ask_fit.rehearsing
-    )
+    allocated = AllocatedClaims(objects, sizes)
+    held = allocated.count_by_group(of_nodes, lambda pod: decider.find_claimed(pod, by_name))
+    start = read_cluster(objects, groups, decider, allocated, ask_fit.find_devices)
+    plan = make_plan(objects, namespaces, groups, decider, start, rehearsing=ask_fit.rehearsing)
     return replace(
         part,
         node_groups=tuple(

@@ -5,7 +5,6 @@ from typing import Final, NamedTuple
 
 from drawbridge.agreement.scope import Mode, find_root_owner
 from drawbridge.audit import commands, preparation
-from drawbridge.audit.fit import FindDevices
 from drawbridge.audit.interrupted import find_interrupted
 from drawbridge.audit.kept import find_kept, find_stayed
 from drawbridge.audit.model import Fate, MigrationStep, NamespaceAudit
@@ -13,13 +12,12 @@ from drawbridge.audit.node_groups import Group
 from drawbridge.audit.objects import AuditedObjects, namespace_of, text_at
 from drawbridge.audit.outcomes import Decider, read_metadata
 from drawbridge.audit.plan import StepPlanner
-from drawbridge.audit.rehearsed_cluster import read_cluster
 from drawbridge.audit.trials import Namespaces
 from drawbridge.audit.unable import find_unending, find_without_driver, note_unable
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.counted import count_noun
-from drawbridge.models.cluster import ModelCluster
+from drawbridge.models.cluster import ClusterStart, ModelCluster
 from drawbridge.models.nodes import find_request
 from drawbridge.names import TRANSLATE_LABEL
 from drawbridge.report.plugin_units import count_units
@@ -44,7 +42,7 @@ def make_plan(  # noqa: PLR0913  # what was read, what decides, and who is told
     namespaces: Sequence[NamespaceAudit],
     groups: Sequence[Group],
     decider: Decider,
-    find_devices: FindDevices,
+    start: ClusterStart,
     *,
     rehearsing: Callable[[int, int], None],
 ) -> Rehearsed:
@@ -52,7 +50,6 @@ def make_plan(  # noqa: PLR0913  # what was read, what decides, and who is told
 
     `rehearsing` is called with how many of how many nodes have been moved in the rehearsal.
     """
-    start = read_cluster(objects, groups, decider, find_devices)
     unmovable = {**dict(_find_unowned(groups)), **find_unending(objects.pods)}
     as_read = ModelCluster(start)
     tied = find_kept(objects, decider, as_read, groups)

@@ -235,12 +235,12 @@ def read_cluster(
     objects: AuditedObjects,
     groups: Sequence[Group],
     decider: Decider,
+    allocated: AllocatedClaims,
     find_devices: FindDevices,
 ) -> ClusterStart:
     """Return the cluster as it is, for the models."""
     nodes = [_read_node(node, group) for group in groups for node in group.nodes]
     offered = frozenset(name for each in nodes for name in each.free)
-    allocated = AllocatedClaims(objects, decider.sizes)
     reader = _Reader(
         decider,
         read_nodes(objects, groups),
