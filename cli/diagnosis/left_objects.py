@@ -4,8 +4,8 @@ A webhook configuration is missing: as long as one is left, the installation is 
 checks tell what it lacks.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cli.diagnosis.unread import Unread, if_readable
 from cli.input import live_cluster
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from drawbridge.cluster.session import Session
 
 _OURS: Final = f"{PART_LABEL}={PART_OF}"
-_OF_POOLS: Final = f"{OWNED_TAINT}=pool"
 # What the manifests install outside the namespace, and the namespace with all that is in it.
 INSTALLED: Final = (
     resources.CLUSTER_ROLES,
@@ -35,34 +34,51 @@ INSTALLED: Final = (
     resources.PRIORITY_LEVELS,
     resources.NAMESPACES,
 )
-_POLICIES: Final = f"{resources.POLICIES.plural},{resources.POLICY_BINDINGS.plural}"
-_QUOTAS: Final = f"{resources.RESOURCE_QUOTAS.plural} -A -l {MANAGED_SELECTOR}"
-_QUOTA: Final = f"metadata.name={MIRRORED_QUOTA}"
+
+
+class _Left(NamedTuple):
+    """A kind of objects that are left: by what they are found, and what is deleted with them."""
+
+    resource: Resource
+    labels: str = ""
+    name: str = ""
+    also: tuple[Resource, ...] = ()  # with the same name
+
+    @property
+    def fields(self) -> str:
+        """The field selector."""
+        return f"metadata.name={self.name}" if self.name else ""
+
+    @property
+    def command(self) -> str:
+        """The command that removes them."""
+        plurals = ",".join(each.plural for each in (self.resource, *self.also))
+        if not self.labels:
+            return f"kubectl delete {plurals} {self.name}"
+        everywhere = " -A" if self.resource.namespaced else ""
+        named = f" --field-selector {self.fields}" if self.name else ""
+        return f"kubectl delete {plurals}{everywhere} -l {self.labels}{named}"
+
+
+_LEFT: Final = (
+    _Left(resources.POLICIES, name=FENCE_POLICY, also=(resources.POLICY_BINDINGS,)),
+    _Left(resources.RESOURCE_QUOTAS, MANAGED_SELECTOR, MIRRORED_QUOTA),
+    _Left(resources.TAINT_RULES, f"{OWNED_TAINT}=pool"),
+    *(_Left(each, _OURS) for each in INSTALLED),
+)
 # By kind, the command that removes what is left.
-COMMANDS: Final[Mapping[str, str]] = {
-    resources.POLICIES.kind: f"kubectl delete {_POLICIES} {FENCE_POLICY}",
-    resources.TAINT_RULES.kind: f"kubectl delete {resources.TAINT_RULES.plural} -l {_OF_POOLS}",
-    resources.RESOURCE_QUOTAS.kind: f"kubectl delete {_QUOTAS} --field-selector {_QUOTA}",
-    **{each.kind: f"kubectl delete {each.plural} -l {_OURS}" for each in INSTALLED},
-}
+COMMANDS: Final[Mapping[str, str]] = {each.resource.kind: each.command for each in _LEFT}
 
 
 async def read_remains(session: "Session") -> Mapping[str, list[dict[str, Value]] | Unread]:
     """Return by kind what outlives an installation, beside the labels and taints of nodes."""
     rules = await find_taint_rules(session)
-    return {
-        kind.kind: await if_readable(
-            live_cluster.list_objects(session, kind, fields=fields, labels=labels), "list", kind
-        )
-        for kind, fields, labels in _select(rules)
-    }
-
-
-def _select(rules: Resource | None) -> Iterator[tuple[Resource, str, str]]:
-    """Yield each kind with the selectors of fields and labels."""
-    yield resources.POLICIES, f"metadata.name={FENCE_POLICY}", ""
-    yield resources.RESOURCE_QUOTAS, _QUOTA, MANAGED_SELECTOR
-    if rules is not None:
-        yield rules, "", _OF_POOLS
-    for each in INSTALLED:
-        yield each, "", _OURS
+    remains: dict[str, list[dict[str, Value]] | Unread] = {}
+    for left in _LEFT:
+        served = rules if left.resource is resources.TAINT_RULES else left.resource
+        if served is not None:
+            listing = live_cluster.list_objects(
+                session, served, fields=left.fields, labels=left.labels
+            )
+            remains[served.kind] = await if_readable(listing, "list", served)
+    return remains
