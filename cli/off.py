@@ -43,13 +43,13 @@ _WAITING: Final = f"spec.schedulerName={OURS},spec.nodeName="
 
 
 class Switched(NamedTuple):
-    """What changed, the namespaces by mode, the pods that wait, and what failed."""
+    """What changed, the namespaces by mode, what failed, and the pods that wait."""
 
     lines: tuple[str, ...]
     namespaces: Mapping[Mode, tuple[str, ...]]
+    findings: tuple[Finding, ...]
+    any_webhook: bool  # whether any exists that is as wanted now
     waiting: tuple[Mapping[str, Value], ...] = ()
-    findings: tuple[Finding, ...] = ()
-    any_webhook: bool = True  # whether any exists that is as wanted now
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -101,12 +101,8 @@ async def switch_webhooks(session: "Session", *, off: bool) -> Switched:
         else:
             lines.append(f"{about}: {outcome or 'does not exist'}")
             any_webhook = any_webhook or bool(outcome)
-    return Switched(
-        tuple(lines),
-        await _list_namespaces(session),
-        findings=tuple(findings),
-        any_webhook=any_webhook,
-    )
+    namespaces = await _list_namespaces(session)
+    return Switched(tuple(lines), namespaces, tuple(findings), any_webhook)
 
 
 def _report(error: ApiError, about: str, path: str = "") -> Finding:
