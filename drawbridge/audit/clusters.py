@@ -57,7 +57,6 @@ def describe_cluster(
     for namespace in audit.namespaces:
         counts.update(namespace.pods)
     modes = Counter(e.mode.value for e in audit.namespaces if e.mode is not Mode.OFF)
-    done = (Fate.TRANSLATED, Fate.BY_CLASS, Fate.OWN_CLAIMS)
     return ClusterRow(
         name,
         version=version,
@@ -65,7 +64,7 @@ def describe_cluster(
         placement=installed.placement,
         modes=dict(sorted(modes.items())),
         pods=sum(counts.values()),
-        without_plugin=sum(counts[fate] for fate in done),
+        without_plugin=sum(number for fate, number in counts.items() if fate.without_plugin),
         stuck=dict(sorted(Counter(each.code for each in audit.stuck).items())),
         refused=sum(len(each.refusals) for each in audit.namespaces),
         waiting=waiting,

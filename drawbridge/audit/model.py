@@ -26,6 +26,16 @@ class Fate(enum.StrEnum):
         """Whether the pod needs no device plugin after the migration."""
         return self not in (Fate.STAYS, Fate.REFUSED)
 
+    @property
+    def has_claims(self) -> bool:
+        """Whether the pod was created with claims."""
+        return self in (Fate.TRANSLATED, Fate.OWN_CLAIMS)
+
+    @property
+    def without_plugin(self) -> bool:
+        """Whether the pod needs no device plugin as it was created."""
+        return self.has_claims or self is Fate.BY_CLASS
+
 
 FATE_WORDS: Mapping[Fate, str] = {
     Fate.TRANSLATED: "translated",

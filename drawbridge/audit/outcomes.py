@@ -105,7 +105,7 @@ class Decider:
         outcome = self.decide(pod, namespaces.get(name, AuditedNamespace(name)))
         if outcome is None:
             return {}
-        own = outcome.fate in (Fate.TRANSLATED, Fate.OWN_CLAIMS) or not outcome.is_read
+        own = outcome.fate.has_claims or not outcome.is_read
         return outcome.demand.devices if own or served_by_class(pod) else {}
 
     def _decide_briefly(self, pod: Value, namespace: AuditedNamespace) -> PodOutcome | None:

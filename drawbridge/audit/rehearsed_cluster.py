@@ -34,7 +34,6 @@ from drawbridge.models.quotas import read_quota
 from drawbridge.models.spreading import read_rules
 from drawbridge.names import DEVICES_LABEL, DUAL_LABEL
 
-_WITH_CLAIMS: Final = (Fate.TRANSLATED, Fate.OWN_CLAIMS)
 _MIRROR: Final = "kubernetes.io/config.mirror"
 # What feature discovery says of how a plugin shares devices goes with the plugin.
 _OF_SHARING: Final = ("nvidia.com/gpu.replicas", "nvidia.com/gpu.sharing-strategy")
@@ -99,7 +98,7 @@ class _Reader:
         """Return a pod, and remember its kind."""
         outcome = self.decider.decide(pod, namespace)
         owner = self._find_owner(pod, namespace.name)
-        own = outcome is not None and outcome.fate in _WITH_CLAIMS
+        own = outcome is not None and outcome.fate.has_claims
         asked = self._find_asked(pod, self._find_held(pod, outcome))
         translated = None
         if outcome is not None and outcome.fate is Fate.TO_TRANSLATE:
@@ -191,7 +190,7 @@ class _Reader:
 
     def _find_held(self, pod: Value, outcome: PodOutcome | None) -> Mapping[str, float]:
         """Return the devices that a pod has or asks for in the form in which it was created."""
-        if outcome is None or outcome.fate not in (*_WITH_CLAIMS, Fate.BY_CLASS):
+        if outcome is None or not outcome.fate.without_plugin:
             return {}
         held = self.allocated.held_by(pod)
         return outcome.demand.devices if held is None else held

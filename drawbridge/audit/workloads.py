@@ -108,7 +108,7 @@ def _find_server(pod: Value, node: str, outcome: PodOutcome, where: Where) -> st
     """Return who serves the devices of a pod, in words."""
     if _state(pod) == _ENDED:
         return NOBODY
-    if outcome.fate in (Fate.TRANSLATED, Fate.OWN_CLAIMS):
+    if outcome.fate.has_claims:
         return CLAIMS
     if not outcome.is_read:
         return CLAIMS if outcome.demand.devices else NOBODY
