@@ -112,11 +112,12 @@ class Credentials:
             namespace = (self._service_account / "namespace").read_text(encoding="utf-8").strip()
         except (ConfigException, OSError, ValueError) as error:  # also what is not UTF-8
             raise self._unusable(error) from None
+        access = self._make_access(configuration, {}, self._now() + FILE_SECONDS)
         # The loader refuses an empty token, but not a blank one.
-        if not namespace or not configuration.api_key["BearerToken"].partition(" ")[2].strip():
+        if not namespace or "Authorization" not in access.headers:
             raise self._unusable("the file with the token or the namespace is empty")
         self.namespace = namespace
-        return self._make_access(configuration, {}, self._now() + FILE_SECONDS)
+        return access
 
     def _unusable(self, reason: object) -> AccessError:
         return AccessError(f"cannot use the service account in {self._service_account}: {reason}")
@@ -158,9 +159,9 @@ class Credentials:
     def _make_access(self, configuration: Any, user: Mapping[str, Any], renew_at: float) -> Access:  # noqa: ANN401  # untyped library
         headers = _impersonation_headers(user)
         scheme, _, secret = str(configuration.api_key.get("BearerToken", "")).partition(" ")
-        if secret:
-            # A token file may end with a newline, but a header value must not.
-            headers["Authorization"] = f"{scheme.capitalize()} {secret.strip()}"
+        # A token file may end with a newline, but a header value must not.
+        if secret := secret.strip():
+            headers["Authorization"] = f"{scheme.capitalize()} {secret}"
         for name, text in headers.items():
             if not text.isprintable():  # it is not shown, because it can be the token
                 raise AccessError(f"the credentials have a control character in {name}")
