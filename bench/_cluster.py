@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from drawbridge.brief import BriefRuns
 from drawbridge.process.alarm import CutAlarm
-from drawbridge.translate.pods import TranslationContext
+from drawbridge.translate.context import TranslationContext
 from tests.cluster.memory_store import MemoryStore
 from tests.webhook.admission.harness import ENFORCE, FakeClusterView
 from webhook.admission.answer_cache import AnswerCache

@@ -23,7 +23,7 @@ from bench._cluster import make_admission
 from drawbridge.config.model import Configuration
 from drawbridge.facts.model import ClassFacts, Facts, ResourceFacts
 from drawbridge.process import review
-from drawbridge.translate.pods import TranslationContext, make_context
+from drawbridge.translate.context import TranslationContext, make_context
 
 NUMBER: Final = struct.Struct("!I")
 ECHO: Final = "echo"

@@ -21,7 +21,7 @@ from drawbridge.process import logs, review
 from drawbridge.process.addresses import Address
 from drawbridge.process.listener import TLSListener
 from drawbridge.process.tls import ServingCertificate
-from drawbridge.translate.pods import TranslationContext, make_context
+from drawbridge.translate.context import TranslationContext, make_context
 from webhook.admission.replies import Reply
 from webhook.server.configuration_reviews import ConfigurationReviews
 from webhook.server.http_handler import AdmissionHTTPHandler, Endpoint

@@ -40,7 +40,8 @@ from drawbridge.names import ORIGINAL_ANNOTATION
 from drawbridge.process.alarm import CutAlarm
 from drawbridge.process.collection import CollectionPause
 from drawbridge.translate.changes.template import make_template
-from drawbridge.translate.pods import make_context, translate
+from drawbridge.translate.context import make_context
+from drawbridge.translate.pods import translate
 from tests.cluster.memory_store import MemoryStore
 from tests.controller.harness import FakeReporter
 

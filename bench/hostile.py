@@ -22,7 +22,8 @@ from drawbridge.brief import USUAL_SECONDS, CutShort
 from drawbridge.config.model import Configuration, Legacy
 from drawbridge.process.alarm import CutAlarm
 from drawbridge.translate.changes.patch import restore_original
-from drawbridge.translate.pods import TranslationContext, translate
+from drawbridge.translate.context import TranslationContext
+from drawbridge.translate.pods import translate
 
 SIZES: Final = scaled((30 * 1024, 64 * 1024, 1024 * 1024), (64 * 1024,))
 # Of pods that the event loop of the webhook begins to translate.

@@ -32,8 +32,9 @@ from drawbridge.facts.model import (
     Product,
     ResourceFacts,
 )
+from drawbridge.translate.context import TranslationContext, make_context
 from drawbridge.translate.legacy.read import read_pod
-from drawbridge.translate.pods import TranslationContext, make_context, translate
+from drawbridge.translate.pods import translate
 
 GPU, HAMI, NIC = "gpu.nvidia.com", "hami-core-gpu.project-hami.io", "dra.net"
 ROOT = "resource.kubernetes.io/pcieRoot"

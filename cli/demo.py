@@ -31,9 +31,9 @@ from drawbridge.finding import Finding, Severity
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.report import inventory as drawing
 from drawbridge.report.tables import ASCII, UNICODE, align_columns, draw_tree
+from drawbridge.translate.context import TranslationContext, make_context
 from drawbridge.translate.decisions.codes import LEFT_TO_CLASS
 from drawbridge.translate.manifests.objects import TranslatedObject, translate_object
-from drawbridge.translate.pods import TranslationContext, make_context
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from drawbridge.documents.splice import FormerLines
 from drawbridge.documents.values import Value
 from drawbridge.dra.gates import NEWEST, Gates
 from drawbridge.translate.changes.patch import Original
+from drawbridge.translate.context import TranslationContext
 from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.manifests.objects import (
     TranslatedObject,
@@ -37,7 +38,6 @@ from drawbridge.translate.manifests.objects import (
     translate_object,
 )
 from drawbridge.translate.manifests.workloads import find_places
-from drawbridge.translate.pods import TranslationContext
 
 # The comment that `helm template` writes above each object.
 _SOURCE = re.compile(rb"(?m)^# Source: ([\w.-]+)/")

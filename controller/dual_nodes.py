@@ -38,7 +38,7 @@ from drawbridge.finding import Finding
 from drawbridge.ledger.plugin_holders import find_held_names, find_held_on
 from drawbridge.ledger.pods import Pod, pod_reader
 from drawbridge.names import DUAL_LABEL as LABEL
-from drawbridge.translate.pods import TranslationContext
+from drawbridge.translate.context import TranslationContext
 
 NAME: Final = "dual"
 # Who is away for longer does not restart. A kubelet keeps what a plugin offered for as long.

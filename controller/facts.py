@@ -43,7 +43,7 @@ from drawbridge.facts.served_names import DualNode
 from drawbridge.finding import Finding
 from drawbridge.judge.slices.pools import find_foreign_slices
 from drawbridge.names import FACTS_CONFIG_MAP, FACTS_ORDER_ANNOTATION
-from drawbridge.translate.pods import TranslationContext, make_context
+from drawbridge.translate.context import TranslationContext, make_context
 
 # The annotation keeps the order, newest first, because the keys of a ConfigMap have no order.
 VERSIONS: Final = 3

@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 
 from controller.mirrored_quota import Classes
 from controller.quota_charges import names_of_classes
-from drawbridge.translate.pods import TranslationContext
+from drawbridge.translate.context import TranslationContext
 
 
 class FormerClasses:

@@ -69,7 +69,7 @@ from drawbridge.process.forked import (
     run_forked,
 )
 from drawbridge.translate.changes.template import ClaimTemplate
-from drawbridge.translate.pods import TranslationContext
+from drawbridge.translate.context import TranslationContext
 
 NAME: Final = "templates"
 # No watch event shows that a quota has free capacity again or that a policy changed.

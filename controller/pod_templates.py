@@ -16,7 +16,8 @@ from drawbridge.finding import Finding
 from drawbridge.names import FACTS_ANNOTATION, ORIGINAL_ANNOTATION, PLACEMENT_LABEL
 from drawbridge.translate.changes.patch import list_inputs
 from drawbridge.translate.changes.template import ClaimTemplate
-from drawbridge.translate.pods import TranslationContext, translate
+from drawbridge.translate.context import TranslationContext
+from drawbridge.translate.pods import translate
 
 # A tenant writes the annotation and any number of claims. A digest has 71 characters.
 _MAX_SHOWN: Final = 80

@@ -13,7 +13,8 @@ from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.claim import ClaimSpec
 from drawbridge.dra.decode import QuantityDecoder
 from drawbridge.dra.quota import DEVICES, REQUESTS, quota_charges
-from drawbridge.translate.pods import TranslationContext, translate
+from drawbridge.translate.context import TranslationContext
+from drawbridge.translate.pods import translate
 
 # Typical amounts: devices, percent of a device, memory in MiB and memory in bytes.
 _SAMPLE_AMOUNTS: Final = (1, 100, 1 << 14, 1 << 34)

@@ -62,7 +62,7 @@ from drawbridge.dra.quantity import valid_quantity
 from drawbridge.dra.quota import DEVICES, REQUESTS
 from drawbridge.finding import Finding
 from drawbridge.names import MANAGED_BY, MIRRORED_QUOTA, QUOTA_CLASSES_ANNOTATION
-from drawbridge.translate.pods import TranslationContext
+from drawbridge.translate.context import TranslationContext
 
 NAME: Final = "quota"
 _LIMITS: Final = "limits."

@@ -23,10 +23,10 @@ from drawbridge.documents.read import read_objects
 from drawbridge.documents.values import Value
 from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.finding import Severity
+from drawbridge.translate.context import TranslationContext, make_context
 from drawbridge.translate.decisions.codes import LEFT_TO_CLASS
 from drawbridge.translate.decisions.rows import ROWS, Row
 from drawbridge.translate.manifests.objects import TranslatedObject, translate_object
-from drawbridge.translate.pods import TranslationContext, make_context
 from drawbridge.translate.targets.plan import Expressibility
 
 STEPS: Final = Path(__file__).parent / "migrating.md"

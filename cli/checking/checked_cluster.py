@@ -34,8 +34,8 @@ from drawbridge.ledger.planner import Planner, PlannerObject
 from drawbridge.ledger.pods import Pod
 from drawbridge.ledger.quota_use import QuotaUse, published_capacity
 from drawbridge.solver.deviations import Allocator
+from drawbridge.translate.context import TranslationContext, make_context
 from drawbridge.translate.legacy.networks import add_networks
-from drawbridge.translate.pods import TranslationContext, make_context
 
 _DEFAULT = "default"
 

@@ -43,13 +43,14 @@ from drawbridge.ledger.pods import Pod
 from drawbridge.translate.changes.codes import CLAIMS_LEFT_TO_SCHEDULER
 from drawbridge.translate.changes.queues import find_kueue_queue
 from drawbridge.translate.changes.template import ClaimTemplate
+from drawbridge.translate.context import TranslationContext
 from drawbridge.translate.legacy.codes import AMOUNT_UNREADABLE
 from drawbridge.translate.legacy.pod_view import report_rejected_amounts
 from drawbridge.translate.manifests import argo
 from drawbridge.translate.manifests.objects import translate_object
 from drawbridge.translate.manifests.workloads import Place, find_places
 from drawbridge.translate.opt_out import is_opted_out
-from drawbridge.translate.pods import TranslationContext, translate
+from drawbridge.translate.pods import translate
 
 # In findings about the claim that the scheduler makes, until they are moved to the pod.
 _SCHEDULERS_CLAIM: Final = "(the scheduler's claim)"

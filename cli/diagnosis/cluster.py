@@ -52,7 +52,7 @@ from drawbridge.translate.changes.queues import (
     merge_mappings,
     read_mappings,
 )
-from drawbridge.translate.pods import make_context
+from drawbridge.translate.context import make_context
 
 _MOST_FINDINGS: Final = 20
 # Without it, only the namespace of the caller was read.

@@ -6,7 +6,7 @@ from drawbridge.config.placement import decide_placement
 from drawbridge.documents.values import Value
 from drawbridge.facts.model import Facts
 from drawbridge.names import ADMIN_ACCESS_LABEL
-from drawbridge.translate.pods import make_context
+from drawbridge.translate.context import make_context
 from webhook.admission.claim_summary import ClaimSummaries
 from webhook.admission.pods import decide
 

@@ -30,8 +30,9 @@ from drawbridge.ledger.unenforced import (
 )
 from drawbridge.solver.deviations import Allocator
 from drawbridge.solver.world import World
+from drawbridge.translate.context import TranslationContext, make_context
 from drawbridge.translate.legacy.read import find_dialects, make_pod
-from drawbridge.translate.pods import TranslationContext, make_context, translate
+from drawbridge.translate.pods import translate
 
 _TRANSLATE: Final = "Run `drawbridge translate` on the manifest first, or install a device plugin."
 

@@ -28,8 +28,8 @@ from drawbridge.facts.networks import KIND as NETWORK_KIND
 from drawbridge.facts.networks import read_network
 from drawbridge.names import ADMIN_ACCESS_LABEL, NAMESPACE, SCHEDULER_LEASE
 from drawbridge.translate.changes.queues import LOCAL_QUEUE, find_default_queues
+from drawbridge.translate.context import TranslationContext, make_context
 from drawbridge.translate.legacy.networks import add_networks
-from drawbridge.translate.pods import TranslationContext, make_context
 
 if TYPE_CHECKING:
     from cli.input.cluster_objects import ClusterObjects

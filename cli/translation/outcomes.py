@@ -21,13 +21,13 @@ from drawbridge.names import ORIGINAL_ANNOTATION
 from drawbridge.report.claim_requests import describe_claim, short_selectors
 from drawbridge.report.pod_requests import describe_requests
 from drawbridge.report.tables import escape_unprintable
+from drawbridge.translate.context import TranslationContext
 from drawbridge.translate.decisions import codes as decision_codes
 from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.manifests import argo
 from drawbridge.translate.manifests import codes as manifest_codes
 from drawbridge.translate.manifests.replicas import count_pods
 from drawbridge.translate.manifests.workloads import Place, find_places
-from drawbridge.translate.pods import TranslationContext
 
 if TYPE_CHECKING:
     from cli.translation.placement_preview import PlacementPreview

@@ -28,7 +28,8 @@ from drawbridge.dra.slices import read_slice
 from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.facts.model import Facts
 from drawbridge.solver.deviations import OURS, UPSTREAM
-from drawbridge.translate.pods import TranslationContext, make_context, translate
+from drawbridge.translate.context import TranslationContext, make_context
+from drawbridge.translate.pods import translate
 from e2e.checker.quantities import Json
 from e2e.differential.ours import answer, encoded, sure
 from e2e.differential.theirs import Oracle, Program

@@ -23,8 +23,8 @@ from drawbridge.finding import Finding, Severity
 from drawbridge.solver.answers import Solution
 from drawbridge.solver.solve import solve
 from drawbridge.solver.world import World, view_of_claims
+from drawbridge.translate.context import make_context
 from drawbridge.translate.manifests.objects import translate_object
-from drawbridge.translate.pods import make_context
 from e2e.koordinator import published
 from e2e.koordinator.machines import ChosenHardware, OccupiedMachine
 from e2e.koordinator.request import DeviceRequest

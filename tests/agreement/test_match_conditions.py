@@ -22,8 +22,9 @@ from drawbridge.config.model import Admission, Configuration, Legacy, Placement
 from drawbridge.config.string_formats import FindingCode, NetworkName, ResourceName
 from drawbridge.documents.patch import apply_edits
 from drawbridge.names import GUARD_WEBHOOK, POD_WEBHOOK
+from drawbridge.translate.context import TranslationContext
 from drawbridge.translate.interest import covers, derive_interest
-from drawbridge.translate.pods import TranslationContext, translate
+from drawbridge.translate.pods import translate
 from tests.tables import YamlValue, every_row
 from tests.translate.test_interest import GROUPS, pods
 

@@ -14,7 +14,7 @@ from drawbridge.agreement.published_facts import (
 )
 from drawbridge.config.model import Configuration
 from drawbridge.facts import serialized
-from drawbridge.translate.pods import make_context
+from drawbridge.translate.context import make_context
 
 OLDER = Path(__file__).parents[1] / "facts" / "cases" / "older.json"
 

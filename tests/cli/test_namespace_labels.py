@@ -6,7 +6,7 @@ from drawbridge.config.model import Bridge, Configuration, LabelSelector, OwnedP
 from drawbridge.config.string_formats import DriverName, LabelKey, LabelValue
 from drawbridge.documents.document import Source
 from drawbridge.documents.read import read_objects
-from drawbridge.translate.pods import TranslationContext
+from drawbridge.translate.context import TranslationContext
 
 MANIFESTS = """
 apiVersion: v1

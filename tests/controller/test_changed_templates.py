@@ -13,7 +13,8 @@ from drawbridge.agreement.owned_templates import name_matches_content
 from drawbridge.config.model import Configuration
 from drawbridge.facts.model import ClassFacts, Cluster, Facts
 from drawbridge.translate.changes.patch import to_operations
-from drawbridge.translate.pods import make_context, translate
+from drawbridge.translate.context import make_context
+from drawbridge.translate.pods import translate
 from tests.controller.waiting_pods import ASKED, TEAM, Scene
 
 SHARES = Facts(

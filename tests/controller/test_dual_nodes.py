@@ -23,7 +23,7 @@ from drawbridge.dra.nodes import Node, node_reader
 from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.facts.model import ClassFacts, Facts
 from drawbridge.facts.served_names import DualNode
-from drawbridge.translate.pods import make_context
+from drawbridge.translate.context import make_context
 from tests.cluster.memory_store import MemoryStore
 from tests.controller.harness import FakeReporter
 from tests.facts import clusters

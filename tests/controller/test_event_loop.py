@@ -16,7 +16,7 @@ from controller.template_gc import TemplateGarbageCollector
 from controller.watched_objects import PartialObject, WatchedPod, WatchedQuota
 from drawbridge.brief import Brief, BriefRuns
 from drawbridge.config.model import Configuration
-from drawbridge.translate.pods import make_context
+from drawbridge.translate.context import make_context
 from tests.cluster.memory_store import START, MemoryStore
 from tests.controller import test_template_gc
 from tests.controller.harness import FakeClock, FakeReporter

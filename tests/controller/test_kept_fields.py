@@ -10,7 +10,8 @@ from drawbridge.config.model import Configuration
 from drawbridge.documents.paths import get_value
 from drawbridge.facts.model import ClassFacts, Cluster, Facts, Product, ResourceFacts
 from drawbridge.finding import Severity
-from drawbridge.translate.pods import make_context, translate
+from drawbridge.translate.context import make_context
+from drawbridge.translate.pods import translate
 from tests.tables import YamlValue
 from tests.translate.test_interest import pods
 

@@ -15,7 +15,8 @@ from drawbridge.documents.patch import apply_edits
 from drawbridge.documents.values import Value
 from drawbridge.facts.model import ClassFacts, Cluster, Facts, ResourceFacts
 from drawbridge.names import FACTS_ANNOTATION, PLACEMENT_LABEL
-from drawbridge.translate.pods import TranslationContext, make_context, translate
+from drawbridge.translate.context import TranslationContext, make_context
+from drawbridge.translate.pods import translate
 from tests.tables import every_row
 
 BRIDGE, NATIVE = Placement.BRIDGE, Placement.NATIVE

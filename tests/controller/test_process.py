@@ -32,7 +32,8 @@ from drawbridge.process import metrics
 from drawbridge.process.addresses import parse_address
 from drawbridge.process.run import REFUSED, RESTORED, ProcessOptions
 from drawbridge.translate.changes.patch import to_operations
-from drawbridge.translate.pods import TranslationContext, make_context, translate
+from drawbridge.translate.context import TranslationContext, make_context
+from drawbridge.translate.pods import translate
 from tests.cluster.fake.api import FakeApi
 from tests.cluster.fake.configuration import HEAD, accept, offer
 

@@ -31,7 +31,7 @@ from drawbridge.dra.quantity import from_json
 from drawbridge.dra.quota import DEVICES
 from drawbridge.facts.model import ClassFacts, Cluster, Facts
 from drawbridge.names import MANAGED_BY, MIRRORED_QUOTA, QUOTA_CLASSES_ANNOTATION
-from drawbridge.translate.pods import TranslationContext, make_context
+from drawbridge.translate.context import TranslationContext, make_context
 from tests.cluster.memory_store import MemoryStore
 from tests.controller.harness import FakeReporter
 from tests.tables import YamlValue, every_row, load_cases

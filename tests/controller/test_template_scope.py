@@ -22,7 +22,8 @@ from drawbridge.names import (
     USED_ANNOTATION,
 )
 from drawbridge.translate.changes.patch import to_operations
-from drawbridge.translate.pods import make_context, translate
+from drawbridge.translate.context import make_context
+from drawbridge.translate.pods import translate
 from tests.controller.waiting_pods import ASKED, NEW, OTHER, TEAM, WEBHOOK, Scene, translated
 from tests.tables import every_row
 

@@ -17,7 +17,8 @@ from drawbridge.config.model import Configuration
 from drawbridge.facts.model import ClassFacts, Cluster, Facts
 from drawbridge.names import TRANSLATE_LABEL
 from drawbridge.translate.changes.patch import to_operations
-from drawbridge.translate.pods import TranslationContext, make_context, translate
+from drawbridge.translate.context import TranslationContext, make_context
+from drawbridge.translate.pods import translate
 from tests.cluster.memory_store import MemoryStore
 from tests.controller.harness import FakeClock, FakeReporter
 

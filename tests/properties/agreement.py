@@ -27,8 +27,9 @@ from drawbridge.ledger.pods import Pod, pod_reader
 from drawbridge.report.explain import PodObjects, explain
 from drawbridge.solver.deviations import Allocator
 from drawbridge.solver.reasons import Reason
+from drawbridge.translate.context import TranslationContext, make_context
 from drawbridge.translate.manifests.objects import TranslatedObject, translate_object
-from drawbridge.translate.pods import TranslationContext, make_context, translate
+from drawbridge.translate.pods import translate
 from drawbridge.translate.targets.by_facts import FactsContext, judge_by_facts
 from tests.properties.generated import GeneratedCluster
 

@@ -19,7 +19,8 @@ from drawbridge.report.explain import (
     referenced_names,
 )
 from drawbridge.report.node import explain_node
-from drawbridge.translate import pods
+from drawbridge.translate.context import make_context
+from drawbridge.translate.pods import translate
 
 LEGACY: dict[str, Any] = {
     "apiVersion": "v1",
@@ -37,7 +38,7 @@ LEGACY: dict[str, Any] = {
         ]
     },
 }
-TRANSLATION = pods.translate(LEGACY, pods.make_context(Configuration()))
+TRANSLATION = translate(LEGACY, make_context(Configuration()))
 TRANSLATED: Any = apply_edits(LEGACY, TRANSLATION.edits)
 ORIGINAL = "drawbridge.dev/original"
 NAME = TRANSLATION.templates[0].name

@@ -18,7 +18,7 @@ from drawbridge.dra.quantity import parse
 from drawbridge.dra.slices import Slice
 from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.facts.model import Facts
-from drawbridge.translate.pods import Translation
+from drawbridge.translate.context import Translation
 from e2e.nodes.family import CLASSES
 from tests.facts import clusters
 from tests.tables import YamlValue

@@ -2,7 +2,8 @@
 
 from drawbridge.config.model import Configuration, Decisions, Placement
 from drawbridge.facts.model import ClassFacts, Cluster, Driver, Facts, ResourceFacts
-from drawbridge.translate.pods import Translation, make_context, translate
+from drawbridge.translate.context import Translation, make_context
+from drawbridge.translate.pods import translate
 from tests.tables import YamlValue, every_row
 
 NAME = "gpu.intel.com/i915_monitoring"

@@ -10,9 +10,9 @@ from drawbridge.documents.patch import apply_edits
 from drawbridge.documents.paths import get_value
 from drawbridge.finding import Severity
 from drawbridge.names import ORIGINAL_ANNOTATION
+from drawbridge.translate.context import make_context
 from drawbridge.translate.manifests.argo import SPECS
 from drawbridge.translate.manifests.objects import TranslatedObject, translate_object
-from drawbridge.translate.pods import make_context
 from tests.tables import YamlValue
 
 ASKS = {"resources": {"limits": {"nvidia.com/gpu": 1}}}

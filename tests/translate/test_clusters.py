@@ -17,7 +17,8 @@ from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Severity
 from drawbridge.names import DUAL_LABEL
-from drawbridge.translate.pods import make_context, translate
+from drawbridge.translate.context import make_context
+from drawbridge.translate.pods import translate
 from e2e.nodes.family import CLASSES
 from tests.facts import clusters
 from tests.tables import YamlValue, every_row, load_cases

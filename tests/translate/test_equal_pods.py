@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from drawbridge.config.model import Configuration, Legacy
 from drawbridge.documents.patch import apply_edits
 from drawbridge.facts.model import Facts
+from drawbridge.translate.context import TranslationContext, make_context
 from drawbridge.translate.essence import reduce_to_essence
-from drawbridge.translate.pods import TranslationContext, make_context, translate
+from drawbridge.translate.pods import translate
 from tests.tables import YamlValue, every_row, load_cases
 from tests.thorough import drawn
 from tests.translate.injected_webhooks import INJECTED, injected

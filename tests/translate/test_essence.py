@@ -10,10 +10,11 @@ import pytest
 from drawbridge.config.model import Configuration, Legacy
 from drawbridge.documents.values import Value
 from drawbridge.translate.changes.environment import DEVICE_VARIABLES
+from drawbridge.translate.context import make_context
 from drawbridge.translate.essence import essence_key
 from drawbridge.translate.legacy.asks import SET_VARIABLES
 from drawbridge.translate.legacy.read import read_pod
-from drawbridge.translate.pods import make_context, translate
+from drawbridge.translate.pods import translate
 from tests.tables import YamlValue, every_row
 
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from drawbridge.translate.context import TranslationContext
 from drawbridge.translate.manifests.objects import translate_object
-from drawbridge.translate.pods import TranslationContext
 from tests.tables import YamlValue, every_row, load_cases
 
 CASES = load_cases(Path(__file__).parent / "cases" / "gitops.yaml")

@@ -10,7 +10,8 @@ from drawbridge.facts.model import ClassFacts, Driver, Facts, ResourceFacts
 from drawbridge.pod_groups import Member, find_group
 from drawbridge.translate.changes.group_members import report_split_gangs
 from drawbridge.translate.changes.patch import restore_original
-from drawbridge.translate.pods import Translation, make_context, translate
+from drawbridge.translate.context import Translation, make_context
+from drawbridge.translate.pods import translate
 from tests.tables import YamlValue, every_row, load_cases
 
 TABLE = load_cases(Path(__file__).parent / "cases" / "group_members.yaml")

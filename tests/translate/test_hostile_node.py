@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from drawbridge.config.model import Placement
 from drawbridge.dra.families import FAMILIES
-from drawbridge.translate.pods import make_context, translate
+from drawbridge.translate.context import make_context
+from drawbridge.translate.pods import translate
 from tests.thorough import drawn
 from tests.translate import hostile_node, test_rows
 

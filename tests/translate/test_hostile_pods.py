@@ -11,9 +11,10 @@ from drawbridge.config.model import Configuration
 from drawbridge.documents.patch import apply_edits
 from drawbridge.facts.model import Facts
 from drawbridge.translate.changes.patch import MAX_ANNOTATION_BYTES, restore_original
+from drawbridge.translate.context import TranslationContext
 from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.manifests.workloads import find_other_requests
-from drawbridge.translate.pods import TranslationContext, translate
+from drawbridge.translate.pods import translate
 from drawbridge.translate.targets.claims import MAX_CLAIMS
 from tests.tables import YamlValue, every_row
 from tests.thorough import drawn

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from drawbridge.config.model import Configuration, Legacy, Placement
 from drawbridge.config.string_formats import FindingCode, NetworkName, ResourceName
 from drawbridge.documents.values import Value
+from drawbridge.translate.context import TranslationContext
 from drawbridge.translate.interest import covers, derive_interest
 from drawbridge.translate.legacy.read import read_pod
-from drawbridge.translate.pods import TranslationContext, translate
+from drawbridge.translate.pods import translate
 from tests.tables import YamlValue, every_row, load_cases, read_yaml_documents
 from tests.thorough import drawn
 from tests.translate.test_dialects import build_pod

@@ -15,7 +15,8 @@ from drawbridge.config.model import Configuration, Placement
 from drawbridge.documents.patch import apply_edits
 from drawbridge.finding import Severity
 from drawbridge.translate.changes.patch import restore_original
-from drawbridge.translate.pods import TranslationContext, make_context, translate
+from drawbridge.translate.context import TranslationContext, make_context
+from drawbridge.translate.pods import translate
 from tests.thorough import drawn
 from tests.translate import test_clusters
 

@@ -11,8 +11,9 @@ from drawbridge.documents.patch import apply_edits
 from drawbridge.facts.model import ClassFacts, Facts, ResourceFacts
 from drawbridge.translate.changes.kueue_roles import hash_role
 from drawbridge.translate.changes.patch import restore_original
+from drawbridge.translate.context import make_context
 from drawbridge.translate.manifests.objects import translate_object
-from drawbridge.translate.pods import make_context, translate
+from drawbridge.translate.pods import translate
 from tests.tables import YamlValue, every_row, load_cases
 from tests.translate import test_rows
 

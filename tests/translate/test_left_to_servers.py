@@ -18,7 +18,8 @@ from drawbridge.dra.gates import VERSIONS, Gates, gates_of_version
 from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.finding import Severity
 from drawbridge.names import ORIGINAL_ANNOTATION
-from drawbridge.translate.pods import Translation, make_context, translate
+from drawbridge.translate.context import Translation, make_context
+from drawbridge.translate.pods import translate
 from e2e.nodes.family import CLASSES
 from tests.facts import clusters
 from tests.tables import YamlValue

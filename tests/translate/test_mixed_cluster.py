@@ -9,7 +9,8 @@ from drawbridge.dra.classes import DeviceClass, read_class
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.quantity import Quantity
 from drawbridge.facts.gather import FactsInput, gather_facts
-from drawbridge.translate.pods import TranslationContext, make_context, translate
+from drawbridge.translate.context import TranslationContext, make_context
+from drawbridge.translate.pods import translate
 from tests.tables import every_row
 from tests.translate.worlds import slices_of_node
 

@@ -11,7 +11,8 @@ from drawbridge.dra.quantity import parse
 from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.facts.model import Facts
 from drawbridge.names import API_VERSION
-from drawbridge.translate.pods import TranslationContext, make_context, translate
+from drawbridge.translate.context import TranslationContext, make_context
+from drawbridge.translate.pods import translate
 from tests.facts import clusters
 from tests.tables import YamlValue, every_row, load_cases
 

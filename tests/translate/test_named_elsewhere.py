@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from drawbridge.config.model import Configuration
+from drawbridge.translate.context import make_context
 from drawbridge.translate.manifests.objects import translate_object
-from drawbridge.translate.pods import make_context
 from tests.tables import YamlValue, every_row, load_cases, read_yaml
 
 CASES = load_cases(Path(__file__).parent / "cases" / "elsewhere.yaml")

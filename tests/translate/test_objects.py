@@ -8,8 +8,8 @@ from drawbridge.config.model import Configuration
 from drawbridge.documents.patch import apply_edits
 from drawbridge.documents.paths import get_value
 from drawbridge.finding import Severity
+from drawbridge.translate.context import make_context
 from drawbridge.translate.manifests.objects import translate_object
-from drawbridge.translate.pods import make_context
 from tests.tables import YamlValue
 
 BY = make_context(Configuration())

@@ -8,7 +8,8 @@ from drawbridge.config.string_formats import DriverName
 from drawbridge.documents.patch import apply_edits
 from drawbridge.facts.model import ClassFacts, Driver, Facts
 from drawbridge.translate.changes.patch import restore_original
-from drawbridge.translate.pods import Translation, make_context, translate
+from drawbridge.translate.context import Translation, make_context
+from drawbridge.translate.pods import translate
 from tests.tables import YamlValue, every_row, load_cases
 
 TABLE = load_cases(Path(__file__).parent / "cases" / "own_claims.yaml")

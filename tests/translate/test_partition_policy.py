@@ -15,7 +15,8 @@ from drawbridge.facts.model import Driver, Facts, PartitionPolicy
 from drawbridge.facts.serialized import facts_to_plain, read_facts
 from drawbridge.finding import Severity
 from drawbridge.names import RULES_ANNOTATION
-from drawbridge.translate.pods import Translation, make_context, translate
+from drawbridge.translate.context import Translation, make_context
+from drawbridge.translate.pods import translate
 from tests.facts.clusters import device_class, gpu, slice_of
 from tests.tables import YamlValue, every_row
 from tests.translate import worlds

@@ -10,8 +10,9 @@ from drawbridge.dra.families import FAMILIES
 from drawbridge.facts.families import known_families
 from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.facts.withheld import find_withheld_drivers
+from drawbridge.translate.context import make_context
 from drawbridge.translate.legacy.read import find_dialects, read_pod
-from drawbridge.translate.pods import make_context, translate
+from drawbridge.translate.pods import translate
 from tests.facts import clusters
 
 OWN = Configuration(

@@ -7,13 +7,14 @@ from typing import Any
 from drawbridge.config.model import Configuration, Legacy, Placement
 from drawbridge.config.string_formats import NetworkName, ResourceName
 from drawbridge.documents.values import Value, as_mapping
+from drawbridge.translate.context import TranslationContext
 from drawbridge.translate.essence import METADATA_FIELDS, reduce_to_essence
 from drawbridge.translate.legacy import pod_view
 from drawbridge.translate.legacy.asks import PodRequests
 from drawbridge.translate.legacy.dialects import Dialect
 from drawbridge.translate.legacy.pod_view import view_pod
 from drawbridge.translate.legacy.read import DIALECTS
-from drawbridge.translate.pods import TranslationContext, translate
+from drawbridge.translate.pods import translate
 from tests.tables import YamlValue, every_row
 from tests.translate.test_interest import pods
 

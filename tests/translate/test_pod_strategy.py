@@ -4,7 +4,8 @@ import pytest
 
 from drawbridge.config.model import Configuration, Placement
 from drawbridge.names import STRATEGY_ANNOTATION, WEIGHTS_ANNOTATION
-from drawbridge.translate.pods import TranslationContext, translate
+from drawbridge.translate.context import TranslationContext
+from drawbridge.translate.pods import translate
 from tests.tables import YamlValue
 
 _STRATEGY = f"metadata.annotations[{STRATEGY_ANNOTATION}]"

@@ -16,7 +16,8 @@ from drawbridge.facts.model import Facts, ResourceFacts
 from drawbridge.facts.serialized import read_facts
 from drawbridge.names import FACTS_ANNOTATION, ORIGINAL_ANNOTATION
 from drawbridge.translate.changes.patch import restore_original
-from drawbridge.translate.pods import Translation, TranslationContext, make_context, translate
+from drawbridge.translate.context import Translation, TranslationContext, make_context
+from drawbridge.translate.pods import translate
 from tests.tables import YamlValue, every_row, load_cases
 from tests.thorough import drawn
 

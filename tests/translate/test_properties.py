@@ -21,11 +21,12 @@ from drawbridge.facts.model import Facts, ResourceFacts
 from drawbridge.finding import Severity
 from drawbridge.names import ORIGINAL_ANNOTATION
 from drawbridge.translate.changes.patch import restore_original, to_operations
+from drawbridge.translate.context import Translation, TranslationContext, make_context
 from drawbridge.translate.decisions.node_offers import PodAsks
 from drawbridge.translate.decisions.outcome import resolve_asks
 from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.manifests.workloads import find_places
-from drawbridge.translate.pods import Translation, TranslationContext, make_context, translate
+from drawbridge.translate.pods import translate
 from tests.tables import YamlValue, every_row, read_yaml_documents
 from tests.thorough import THOROUGH, drawn
 from tests.translate import worlds

@@ -23,8 +23,9 @@ from drawbridge.translate.changes.queues import (
     merge_mappings,
     read_mappings,
 )
+from drawbridge.translate.context import Translation, make_context
 from drawbridge.translate.manifests.objects import translate_object
-from drawbridge.translate.pods import Translation, make_context, translate
+from drawbridge.translate.pods import translate
 from tests.tables import YamlValue, every_row, load_cases
 from tests.translate import test_rows
 

@@ -4,9 +4,9 @@ from typing import Any
 
 from drawbridge.config.model import Configuration
 from drawbridge.facts.model import ClassFacts, Cluster, Facts, ResourceFacts
+from drawbridge.translate.context import make_context
 from drawbridge.translate.manifests.objects import translate_object
 from drawbridge.translate.manifests.quotas import report_quotas
-from drawbridge.translate.pods import make_context
 from tests.tables import every_row
 
 QUOTA = ("v1", "ResourceQuota")

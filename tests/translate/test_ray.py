@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from drawbridge.config.model import Configuration
+from drawbridge.translate.context import make_context
 from drawbridge.translate.manifests.objects import translate_object
-from drawbridge.translate.pods import make_context
 from tests.tables import YamlValue
 
 CONTEXT = make_context(Configuration())

@@ -2,9 +2,10 @@
 
 from drawbridge.config.model import Configuration
 from drawbridge.finding import Severity
+from drawbridge.translate.context import make_context
 from drawbridge.translate.legacy.pod_view import report_rejected_amounts
 from drawbridge.translate.manifests.objects import translate_object
-from drawbridge.translate.pods import make_context, translate
+from drawbridge.translate.pods import translate
 from tests.tables import YamlValue, every_row
 
 GPU = "nvidia.com/gpu"

@@ -16,7 +16,8 @@ from drawbridge.documents.patch import apply_edits
 from drawbridge.documents.paths import Path as FieldPath
 from drawbridge.documents.paths import get_value
 from drawbridge.names import FACTS_ANNOTATION, ORIGINAL_ANNOTATION
-from drawbridge.translate.pods import Translation, TranslationContext, make_context, translate
+from drawbridge.translate.context import Translation, TranslationContext, make_context
+from drawbridge.translate.pods import translate
 from tests.tables import YamlValue, every_row, load_cases
 from tests.thorough import drawn
 from tests.translate import worlds

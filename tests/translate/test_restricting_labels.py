@@ -23,7 +23,8 @@ from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.solver.answers import Solution
 from drawbridge.solver.solve import solve
 from drawbridge.solver.world import View, World
-from drawbridge.translate.pods import Translation, make_context, translate
+from drawbridge.translate.context import Translation, make_context
+from drawbridge.translate.pods import translate
 from e2e.nodes.family import CLASSES
 from tests.facts.clusters import device_class
 from tests.tables import YamlValue

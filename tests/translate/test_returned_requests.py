@@ -19,8 +19,9 @@ from drawbridge.documents.patch import apply_edits
 from drawbridge.finding import Severity
 from drawbridge.names import ORIGINAL_ANNOTATION
 from drawbridge.translate.changes.patch import restore_original, to_operations
+from drawbridge.translate.context import TranslationContext, make_context
 from drawbridge.translate.manifests.objects import translate_object
-from drawbridge.translate.pods import TranslationContext, make_context, translate
+from drawbridge.translate.pods import translate
 from drawbridge.translate.returned_requests import restore_translated
 from tests.tables import YamlValue, every_row
 from tests.translate import worlds

@@ -19,10 +19,11 @@ from drawbridge.config.string_formats import NetworkName, ResourceName
 from drawbridge.facts.model import Facts, ResourceFacts
 from drawbridge.finding import Severity
 from drawbridge.translate.changes.template import ClaimTemplate
+from drawbridge.translate.context import Translation, make_context
 from drawbridge.translate.decisions.rows import ROWS
 from drawbridge.translate.legacy.asks import Kind
 from drawbridge.translate.legacy.read import read_pod
-from drawbridge.translate.pods import Translation, make_context, translate
+from drawbridge.translate.pods import translate
 from tests.tables import YamlValue, every_row, load_cases
 from tests.translate import worlds
 

@@ -12,7 +12,8 @@ from drawbridge.documents.paths import get_value
 from drawbridge.dra.claim import Template, read_template
 from drawbridge.dra.rules import Rules, check_rules, encode_rules, read_rules
 from drawbridge.names import RULES_ANNOTATION
-from drawbridge.translate.pods import Translation, make_context, translate
+from drawbridge.translate.context import Translation, make_context
+from drawbridge.translate.pods import translate
 from tests.tables import YamlValue, every_row, load_cases
 from tests.translate import worlds
 

@@ -14,7 +14,8 @@ from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.ledger.extended_resources import class_by_resource_name, compose_requests
 from drawbridge.ledger.pods import pod_reader
 from drawbridge.translate.changes.patch import restore_original
-from drawbridge.translate.pods import Translation, TranslationContext, make_context, translate
+from drawbridge.translate.context import Translation, TranslationContext, make_context
+from drawbridge.translate.pods import translate
 from tests.tables import every_row
 
 DRIVER: Final = "gpu.nvidia.com"

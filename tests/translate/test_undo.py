@@ -17,7 +17,8 @@ from drawbridge.documents.paths import get_value
 from drawbridge.names import ORIGINAL_ANNOTATION
 from drawbridge.translate.changes.patch import Original, Patch, restore_original
 from drawbridge.translate.changes.undo import MAX_LENGTH, UndoStep, apply_undo, parse_undo
-from drawbridge.translate.pods import TranslationContext, make_context, translate
+from drawbridge.translate.context import TranslationContext, make_context
+from drawbridge.translate.pods import translate
 from tests.tables import YamlValue, every_row, load_cases
 from tests.thorough import drawn
 from tests.translate.injected_webhooks import INJECTED, injected, theirs, without_theirs

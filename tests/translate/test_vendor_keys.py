@@ -18,9 +18,10 @@ import pytest
 from drawbridge.config.accept import accept_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.documents.patch import apply_edits
+from drawbridge.translate.context import Translation, make_context
 from drawbridge.translate.legacy.dialects.gpu_labels import ALWAYS_PRESENT
 from drawbridge.translate.legacy.label_publishers import find_publisher
-from drawbridge.translate.pods import Translation, make_context, translate
+from drawbridge.translate.pods import translate
 from tests.tables import YamlValue, every_row, load_cases
 
 PROJECTS: Final = load_cases(Path(__file__).parent / "cases" / "vendor_keys.yaml")

@@ -21,7 +21,7 @@ from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
 from drawbridge.report.claim_requests import summarize_claim
 from drawbridge.translate.changes.template import ClaimTemplate
-from drawbridge.translate.pods import TranslationContext, make_context
+from drawbridge.translate.context import TranslationContext, make_context
 from drawbridge.translate.targets.by_facts import FactsContext, judge_by_facts
 
 _MAX_ENTRIES: Final = 4096

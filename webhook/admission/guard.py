@@ -19,8 +19,8 @@ from drawbridge.config.policy import apply_policies
 from drawbridge.documents.values import Value
 from drawbridge.finding import Finding, Severity
 from drawbridge.names import POD_WEBHOOK
+from drawbridge.translate.context import TranslationContext, add_observed_names
 from drawbridge.translate.interest import covers, derive_interest
-from drawbridge.translate.pods import TranslationContext, add_observed_names
 from webhook.admission import pods
 from webhook.admission.claim_summary import ClaimSummaries
 from webhook.admission.pods import PodDecision

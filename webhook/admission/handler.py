@@ -21,9 +21,9 @@ from drawbridge.names import ORIGINAL_ANNOTATION, TRANSLATE_LABEL
 from drawbridge.process import review
 from drawbridge.process.review import AdmissionRequest, Malformed, RequestEnvelope
 from drawbridge.translate.changes.patch import MAX_ANNOTATION_BYTES, to_operations
+from drawbridge.translate.context import TranslationContext
 from drawbridge.translate.essence import reduce_to_essence
 from drawbridge.translate.interest import Interest, covers, derive_interest
-from drawbridge.translate.pods import TranslationContext
 from webhook.admission import (
     answer_cache,
     created_pod,

@@ -23,8 +23,9 @@ from drawbridge.finding import Finding, Severity
 from drawbridge.translate.changes.patch import check_annotation_size, list_inputs
 from drawbridge.translate.changes.queues import Mappings
 from drawbridge.translate.changes.template import ClaimTemplate
+from drawbridge.translate.context import Translation, TranslationContext
 from drawbridge.translate.decisions.codes import NO_NODE_OFFERS_ALL
-from drawbridge.translate.pods import Translation, TranslationContext, translate
+from drawbridge.translate.pods import translate
 from webhook.admission import limit_ranges, resource_quotas
 from webhook.admission.claim_summary import ClaimSummaries
 from webhook.admission.limit_ranges import LimitRange

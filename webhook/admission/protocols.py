@@ -17,7 +17,7 @@ from drawbridge.dra.resource_quotas import ResourceQuota
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
 from drawbridge.translate.changes.template import ClaimTemplate
-from drawbridge.translate.pods import TranslationContext
+from drawbridge.translate.context import TranslationContext
 from webhook.admission.limit_ranges import LimitRange
 
 

@@ -17,9 +17,9 @@ from drawbridge.documents.values import Value, as_mapping, equal_json
 from drawbridge.dra.device_quotas import DeviceQuota
 from drawbridge.finding import Finding
 from drawbridge.process.review import AdmissionRequest, Malformed, decode_object
+from drawbridge.translate.context import TranslationContext
 from drawbridge.translate.manifests.job_queues import find_queue_of_pods, report_read_templates
 from drawbridge.translate.manifests.workloads import Place, find_places, map_path
-from drawbridge.translate.pods import TranslationContext
 from webhook.admission import limit_ranges, pods
 from webhook.admission.claim_summary import ClaimSummaries
 from webhook.admission.device_quotas import check_device_quotas

@@ -27,7 +27,7 @@ from drawbridge.finding import Finding
 from drawbridge.memory_shares import MemoryShares, find_limit_writer
 from drawbridge.names import MANAGED_SELECTOR, TRANSLATE_LABEL, WEBHOOK_CONFIGURATION
 from drawbridge.process.watched_facts import WatchedFacts
-from drawbridge.translate.pods import TranslationContext, make_context
+from drawbridge.translate.context import TranslationContext, make_context
 from webhook.admission.limit_ranges import LimitRange, reduce_range
 from webhook.admission.protocols import ClusterView, RecentInputs
 from webhook.server.recent_state import SETTLE_SECONDS, RecentState

@@ -21,6 +21,7 @@ from drawbridge.translate.changes.queues import (
     report_queue,
 )
 from drawbridge.translate.changes.template import ClaimTemplate
+from drawbridge.translate.context import Translation, TranslationContext
 from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.manifests import argo, gitops, quotas, ray
 from drawbridge.translate.manifests.codes import CLAIMS_REFUSED, OPTED_OUT, REQUEST_NOT_IN_POD
@@ -35,7 +36,7 @@ from drawbridge.translate.manifests.workloads import (
     map_finding_path,
 )
 from drawbridge.translate.opt_out import LABEL, TEXT, is_opted_out
-from drawbridge.translate.pods import Translation, TranslationContext, translate
+from drawbridge.translate.pods import translate
 
 _KNATIVE = "serving.knative.dev"
 _INFERENCE_SERVICE = ("serving.kserve.io", "InferenceService")

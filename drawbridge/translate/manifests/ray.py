@@ -14,11 +14,11 @@ from drawbridge.documents.paths import Path, format_path, get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.finding import Finding
 from drawbridge.translate.changes.template import ClaimTemplate
+from drawbridge.translate.context import Translation
 from drawbridge.translate.legacy.dialects import kai
 from drawbridge.translate.legacy.pod_view import format_value
 from drawbridge.translate.manifests.codes import RAY_GPUS_LOST, REQUEST_NOT_IN_POD
 from drawbridge.translate.manifests.workloads import Place, group_kind
-from drawbridge.translate.pods import Translation
 
 _GROUP: Final = "ray.io"
 _TEMPLATE: Final = "template"  # of a group; other templates are not of Ray nodes

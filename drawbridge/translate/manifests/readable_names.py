@@ -17,9 +17,9 @@ from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.names import TEMPLATE_PREFIX
 from drawbridge.translate.changes.template import READABLE_DIGITS, ClaimTemplate, generate_name
+from drawbridge.translate.context import Translation
 from drawbridge.translate.manifests.replicas import count_pods
 from drawbridge.translate.manifests.workloads import Place
-from drawbridge.translate.pods import Translation
 
 _MOST: Final = 200  # letters before the hash; the name of an object has at most 253
 _NUMBER: Final = re.compile(r"-\d+$")

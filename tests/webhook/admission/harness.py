@@ -19,7 +19,7 @@ from drawbridge.facts.model import Facts
 from drawbridge.facts.serialized import read_facts
 from drawbridge.finding import Finding
 from drawbridge.names import FIELD_MANAGER
-from drawbridge.translate.pods import TranslationContext, make_context
+from drawbridge.translate.context import TranslationContext, make_context
 from tests.cluster.memory_store import MemoryStore
 from tests.tables import YamlValue
 from webhook.admission.answer_cache import AnswerCache

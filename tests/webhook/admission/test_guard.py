@@ -10,7 +10,7 @@ from drawbridge.config.model import Admission, Configuration, Placement, Rollout
 from drawbridge.config.string_formats import FindingCode
 from drawbridge.facts.model import Facts
 from drawbridge.names import POD_WEBHOOK
-from drawbridge.translate.pods import make_context
+from drawbridge.translate.context import make_context
 from tests.tables import YamlValue
 from tests.webhook.admission.harness import AdmissionHarness, configuration, facts, pod
 from webhook.admission.protocols import RecentInputs

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from drawbridge.config.model import Configuration
-from drawbridge.translate.pods import make_context
+from drawbridge.translate.context import make_context
 from tests.tables import YamlValue
 from tests.translate import test_rows
 from tests.webhook.admission.harness import AdmissionHarness, FakeClusterView, Response

@@ -5,7 +5,7 @@ import pytest
 from drawbridge.config.model import Configuration
 from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.facts.model import Facts
-from drawbridge.translate.pods import make_context
+from drawbridge.translate.context import make_context
 from e2e.nodes.family import CLASSES
 from tests.facts.clusters import device_class
 from tests.tables import YamlValue

@@ -15,7 +15,8 @@ from drawbridge.documents.values import equal_json
 from drawbridge.dra.quantity import from_json, valid_quantity
 from drawbridge.names import ORIGINAL_ANNOTATION
 from drawbridge.translate.changes.patch import restore_original
-from drawbridge.translate.pods import TranslationContext, translate
+from drawbridge.translate.context import TranslationContext
+from drawbridge.translate.pods import translate
 from tests.tables import YamlValue, load_cases
 from tests.thorough import drawn
 from tests.translate.injected_webhooks import INJECTED, injected, theirs, without_theirs

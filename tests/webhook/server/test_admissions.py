@@ -21,7 +21,8 @@ from drawbridge.documents.values import Value
 from drawbridge.process import review as review_bodies
 from drawbridge.process.fair_turns import TurnKey
 from drawbridge.process.forked import ForkFailedError, ForkLimits, Written, run_partly
-from drawbridge.translate.pods import make_context, translate
+from drawbridge.translate.context import make_context
+from drawbridge.translate.pods import translate
 from tests.cuts import CutAt
 from tests.tables import YamlValue
 from tests.thorough import drawn

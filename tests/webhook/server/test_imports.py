@@ -8,7 +8,7 @@ from typing import Final
 
 from drawbridge.config.model import Configuration
 from drawbridge.facts.model import Amount, ClassFacts, Driver, Facts, Product
-from drawbridge.translate.pods import make_context
+from drawbridge.translate.context import make_context
 from tests.webhook.admission.harness import ENFORCE, pod, review
 
 GPU: Final = "gpu.nvidia.com"
