@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import chain, groupby, islice
 from operator import itemgetter
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
-from drawbridge.choice.amounts import NodeRoom, Shape, Taken, Task
+from drawbridge.choice.amounts import Task
 from drawbridge.choice.catalog import ChosenStrategy, make_strategy
 from drawbridge.choice.cluster import NodeChooser, in_turn
-from drawbridge.choice.recent import AskedTask, RecentTasks
+from drawbridge.choice.recent import AskedTask
 from drawbridge.choice.steps import UNLIMITED, Steps
 from drawbridge.choice.strategy import ChoiceStrategy, Part
 from drawbridge.choice.typical import TypicalTasks
@@ -30,11 +30,10 @@ from drawbridge.ledger.cards import (
     task_of,
 )
 from drawbridge.ledger.chosen_strategies import StrategyNames
-from drawbridge.ledger.near_cards import find_groups, find_unpublished
-from drawbridge.ledger.node_resources import CPU, MEMORY, Amounts, allocatable_amounts
+from drawbridge.ledger.driver_nodes import DriverNodes, NodeAmounts, NodeCards
+from drawbridge.ledger.near_cards import find_unpublished
+from drawbridge.ledger.node_resources import Amounts
 from drawbridge.ledger.other_cards import (
-    OtherCards,
-    find_other_cards,
     most_typical_kinds,
     with_kinds,
 )
@@ -44,10 +43,6 @@ from drawbridge.solver.node_view import PooledDevice
 from drawbridge.solver.world import View, World
 
 _score_of: Final = itemgetter(0)  # of a level
-# Machines of one kind differ by less memory than this, and count as one shape.
-_SAME_MEMORY: Final = 1 << 30
-# What a node has of a resource that it does not report.
-_UNKNOWN: Final = 1 << 60
 # So many states are judged in a turn between decisions, so that decisions that follow each other
 # closely are hardly delayed.
 _MAX_JUDGED: Final = 16
@@ -60,16 +55,6 @@ _MAX_OF_PODS: Final = 4
 
 
 _FIRST_FIT: Final = ChosenStrategy()
-
-
-class NodeAmounts(Protocol):
-    """What nodes have left beside devices."""
-
-    def left(self, node: str) -> Amounts:
-        """Return what a node has left."""
-
-    def take_changed(self) -> frozenset[str]:
-        """Return the nodes that have changed since the last call."""
 
 
 class DecidedPod(NamedTuple):
@@ -98,64 +83,6 @@ class RatedNode(NamedTuple):
     unpublished: Callable[[], tuple[str, ...]]
 
 
-class _Static(NamedTuple):
-    """What does not change with the use of a node: the objects that it was read from, its cards."""
-
-    origin: tuple[object, ...]
-    shape: Shape
-    cards: tuple[Card, ...]
-    others: tuple[OtherCards, ...]
-
-    @property
-    def all_cards(self) -> tuple[Card, ...]:
-        """The cards and those of other kinds, numbered as what a task takes."""
-        return (*self.cards, *chain.from_iterable(each.cards for each in self.others))
-
-    def task(self, asked: AskedCards, pod: DecidedPod) -> Task:
-        """Return the task of a pod on nodes with such cards."""
-        others = ((each.devices.kind, each.cards) for each in self.others if asked.others)
-        return task_of(asked, pod.requested, self.cards, others)
-
-
-class _DriverNodes:
-    """The nodes with cards of one driver, by kind, and the tasks that are typical for them."""
-
-    def __init__(self, driver: str, chosen: ChosenStrategy, typical: TypicalTasks | None) -> None:
-        self.driver, self.chosen = driver, chosen
-        self.recent = RecentTasks()
-        self.fixed = typical
-        self.kinds = most_typical_kinds(typical) if typical is not None else ()
-        self.static: dict[str, _Static] = {}
-        self.shapes: dict[Shape, int] = {}  # how many nodes have each
-        self.choosers: dict[str, NodeChooser] = {}
-        self.strategy: ChoiceStrategy | None = None
-        self.pending: dict[str, None] = {}  # nodes to look at, in order
-        self.large: dict[str, None] = {}  # those that wait until nothing is decided
-        self.is_complete = False  # whether each node was looked at once
-
-    def take(self, name: str) -> bool:
-        """Return whether a node waits to be looked at, which it does no more."""
-        # Those that wait have None.
-        return None in [each.pop(name, False) for each in (self.pending, self.large)]
-
-    def put(self, name: str, static: _Static | None) -> None:
-        """Set what a node has, or remove it. Nothing stays of a kind that no node has."""
-        before = self.static.pop(name, None)
-        if before is not None and (static is None or static.shape.label != before.shape.label):
-            chooser = self.choosers[before.shape.label]
-            chooser.change(name, None)
-            if not chooser.nodes:
-                del self.choosers[before.shape.label]
-        for read, more in ((before, -1), (static, 1)):
-            if read is not None and before is not static:
-                shape = read.shape._replace(memory=read.shape.memory & -_SAME_MEMORY)
-                self.shapes[shape] = self.shapes.get(shape, 0) + more
-                if not self.shapes[shape]:
-                    del self.shapes[shape]
-        if static is not None:
-            self.static[name] = static
-
-
 class NodeChoice:
     """The order of nodes by a strategy, for one planner.
 
@@ -177,7 +104,7 @@ class NodeChoice:
         self._looks = looks
         self._typical = typical
         # By driver and strategy.
-        self._drivers: dict[tuple[str, ChosenStrategy], _DriverNodes] = {}
+        self._drivers: dict[tuple[str, ChosenStrategy], DriverNodes] = {}
         self._world: World | None = None
         self._view = View()
         self._nodes_of: dict[PoolID, set[str]] = {}
@@ -226,10 +153,10 @@ class NodeChoice:
         static = of_driver.static.get(pod.node)
         if static is None or of_driver.strategy is None:
             return ()
-        task = static.task(asked, pod)
-        room = self._room(static, pod.node, view, amounts, pod.strategy)
+        task = static.task(asked, pod.requested)
+        room = of_driver.find_room(pod.node, self._planner, view, amounts)
         judged = of_driver.strategy.judge(room, task)
-        return _devices(static, judged.taken) if judged is not None else ()
+        return static.devices(judged.taken) if judged is not None else ()
 
     def learn(self, pod: DecidedPod) -> None:
         """Note what a pod with devices has asked for."""
@@ -273,10 +200,10 @@ class NodeChoice:
         """Whether any pod had a strategy that orders nodes."""
         return bool(self._drivers)
 
-    def _nodes_with(self, driver: str, chosen: ChosenStrategy) -> _DriverNodes:
+    def _nodes_with(self, driver: str, chosen: ChosenStrategy) -> DriverNodes:
         of_driver = self._drivers.get((driver, chosen))
         if of_driver is None:
-            of_driver = _DriverNodes(driver, chosen, self._typical)
+            of_driver = DriverNodes(driver, chosen, self._typical)
             of_driver.pending = dict.fromkeys(self._planner.nodes)
         elif self.names.names(chosen):
             return of_driver
@@ -291,7 +218,7 @@ class NodeChoice:
         return of_driver
 
     def _merged(
-        self, of_driver: _DriverNodes, asked: AskedCards, pod: DecidedPod, judgements: Steps
+        self, of_driver: DriverNodes, asked: AskedCards, pod: DecidedPod, judgements: Steps
     ) -> Iterator[RatedNode]:
         """Yield the nodes of all kinds, the best first."""
         strategy = of_driver.strategy
@@ -299,7 +226,9 @@ class NodeChoice:
         tasks: dict[str, Task] = {}
         for label, chooser in of_driver.choosers.items():
             # All nodes of a chooser are of one kind.
-            tasks[label] = task = of_driver.static[next(iter(chooser.nodes))].task(asked, pod)
+            tasks[label] = task = of_driver.static[next(iter(chooser.nodes))].task(
+                asked, pod.requested
+            )
             chooser.judge_new(task, judgements)
         levels = merge(
             *(chooser.levels(tasks[label]) for label, chooser in of_driver.choosers.items()),
@@ -315,7 +244,7 @@ class NodeChoice:
 
     @staticmethod
     def _rated(
-        of_driver: _DriverNodes, strategy: ChoiceStrategy, name: str, task: Task
+        of_driver: DriverNodes, strategy: ChoiceStrategy, name: str, task: Task
     ) -> RatedNode:
         static = of_driver.static[name]
         chooser = of_driver.choosers[static.shape.label]
@@ -324,7 +253,7 @@ class NodeChoice:
             name,
             of_driver.chosen,
             score,
-            lambda: _devices(static, taken),
+            lambda: static.devices(taken),
             lambda: strategy.parts(room, task, taken),
             lambda: find_unpublished(static.cards, of_driver.chosen),
         )
@@ -346,7 +275,7 @@ class NodeChoice:
 
     def _look_at_pending(
         self,
-        of_driver: _DriverNodes,
+        of_driver: DriverNodes,
         view: View,
         amounts: NodeAmounts,
         steps: Steps,
@@ -368,11 +297,9 @@ class NodeChoice:
             self._use_strategy(of_driver)
         of_driver.is_complete |= is_complete
 
-    def _look_at(
-        self, of_driver: _DriverNodes, name: str, view: View, amounts: NodeAmounts
-    ) -> None:
+    def _look_at(self, of_driver: DriverNodes, name: str, view: View, amounts: NodeAmounts) -> None:
         before = of_driver.static.get(name)
-        static = self._read_static(name, before, of_driver)
+        static = of_driver.read(name, self._planner)
         of_driver.put(name, static)
         self._follow_pools(name, before, static)
         if static is None:
@@ -382,9 +309,9 @@ class NodeChoice:
         if chooser is None:
             strategy = of_driver.strategy or make_strategy(_FIRST_FIT, {}, TypicalTasks({}, 1))
             chooser = of_driver.choosers[label] = NodeChooser({}, strategy)
-        chooser.change(name, self._room(static, name, view, amounts, of_driver.chosen))
+        chooser.change(name, of_driver.find_room(name, self._planner, view, amounts))
 
-    def _follow_pools(self, name: str, before: _Static | None, static: _Static | None) -> None:
+    def _follow_pools(self, name: str, before: NodeCards | None, static: NodeCards | None) -> None:
         """Note which pools a node has."""
         if static is before:
             return
@@ -400,56 +327,6 @@ class NodeChoice:
             if not names:
                 self._nodes_of.pop(pool, None)
 
-    def _read_static(
-        self, name: str, before: _Static | None, of_driver: _DriverNodes
-    ) -> _Static | None:
-        node = self._planner.nodes.get(name)
-        if node is None:
-            return None
-        pools = self._planner.node_pools(name)
-        kinds, near = of_driver.kinds, of_driver.chosen.near
-        origin: tuple[object, ...] = (kinds, node, *(pool for pool, _ in pools))
-        if before is not None and list(map(id, before.origin)) == list(map(id, origin)):
-            return before
-        cards = find_cards(pools, of_driver.driver)
-        if not cards:
-            return None
-        total = allocatable_amounts(node)
-        cpu, memory = total.get(CPU, _UNKNOWN), total.get(MEMORY, _UNKNOWN)
-        groups = find_groups(cards, near) if near else ()
-        others = find_other_cards(pools, cards, kinds)
-        label = " ".join((cards[0].kind, *(e.cards[0].kind if e.cards else "" for e in others)))
-        devices = tuple(each.devices for each in others)
-        return _Static(
-            origin, Shape(label, cpu, memory, len(cards), groups, devices), cards, others
-        )
-
-    def _room(
-        self,
-        static: _Static,
-        name: str,
-        view: View,
-        amounts: NodeAmounts,
-        chosen: ChosenStrategy,
-    ) -> NodeRoom:
-        left = amounts.left(name)
-        free, *others = (
-            tuple(self._free(each, name, view) for each in cards)
-            for cards in (static.cards, *(each.cards for each in static.others))
-        )
-        used = tuple(
-            each.used(chosen.capacities, view.use(each.pool), part)
-            for each, part in zip(static.cards, free, strict=True)
-            if chosen.capacities
-        )
-        shape = static.shape
-        cpu, memory = left.get(CPU, shape.cpu), left.get(MEMORY, shape.memory)
-        return NodeRoom(shape, cpu, memory, free, used, tuple(others))
-
-    def _free(self, card: Card, node: str, view: View) -> int:
-        left = self._planner.counters_left(node, card.pool, view) if card.counters else {}
-        return card.free(view.use(card.pool), left)
-
     def _cards_of(self, pod: DecidedPod) -> Mapping[str, Sequence[Card]]:
         """Return the cards of the node of a pod, by driver."""
         cards: dict[str, Sequence[Card]] = {}
@@ -458,14 +335,13 @@ class NodeChoice:
             if of_driver is None:
                 cards[driver] = find_cards(self._planner.node_pools(pod.node), driver)
                 continue
-            before = of_driver.static.get(pod.node)
-            static = self._read_static(pod.node, before, of_driver)
+            static = of_driver.read(pod.node, self._planner)
             cards[driver] = static.cards if static is not None else ()
         return cards
 
     # --- what is typical ---
 
-    def _use_strategy(self, of_driver: _DriverNodes) -> None:
+    def _use_strategy(self, of_driver: DriverNodes) -> None:
         typical = of_driver.fixed
         if typical is None:
             typical = of_driver.recent.learn()
@@ -477,12 +353,6 @@ class NodeChoice:
         of_driver.strategy = make_strategy(of_driver.chosen, of_driver.shapes, typical)
         for chooser in of_driver.choosers.values():
             chooser.use(of_driver.strategy)
-
-
-def _devices(static: _Static, taken: Taken) -> tuple[PooledDevice, ...]:
-    """Return the devices of cards."""
-    cards = static.all_cards
-    return tuple((device.pool, device.name) for number in taken for device in cards[number].devices)
 
 
 def _nodes_of_changes(
