@@ -39,8 +39,8 @@ from webhook.admission.pod_answers import (
     OPT_OUT,
     AdmissionCall,
     AnsweredPod,
+    CreatedPodRequest,
     PodAnswers,
-    PodRequest,
 )
 from webhook.admission.pod_responses import (
     make_options,
@@ -171,7 +171,7 @@ class AdmissionHandler:
         if isinstance(pod, Malformed):
             return reply_error(request, 400, pod.why)
         metadata = created_pod.join_metadata(pod)
-        pod_request = PodRequest(call, request, namespace, context, metadata)
+        pod_request = CreatedPodRequest(call, request, namespace, context, metadata)
         excluded = _is_excluded(pod, pod_request)
         if isinstance(excluded, Malformed):
             return reply_error(request, 400, excluded.why)
@@ -211,7 +211,7 @@ class AdmissionHandler:
             return reply_error(request, 400, response.why)
         return compose_reply(request, response)
 
-    def _translate(self, pod: RawPod, pod_request: PodRequest) -> Reply | PendingReply:
+    def _translate(self, pod: RawPod, pod_request: CreatedPodRequest) -> Reply | PendingReply:
         request = pod_request.request
         answered = self._answers.answer(pod, pod_request)
         if isinstance(answered, Malformed):
@@ -235,7 +235,7 @@ class AdmissionHandler:
         self,
         answered: AnsweredPod,
         states: Sequence[TemplateState | PendingState],
-        pod_request: PodRequest,
+        pod_request: CreatedPodRequest,
     ) -> Reply:
         """Wait for the templates. Deny the pod if one has a conflict or cannot be created."""
         request, templates = pod_request.request, answered.decision.templates
@@ -277,7 +277,7 @@ class AdmissionHandler:
         return compose_reply(request, response)
 
 
-def _is_excluded(pod: RawPod, pod_request: PodRequest) -> bool | Malformed:
+def _is_excluded(pod: RawPod, pod_request: CreatedPodRequest) -> bool | Malformed:
     """Return whether the pod opted out, or the rollout does not include it yet."""
     configured = pod_request.context.configuration.scope
     if configured.rollout.percent >= 100 and OPT_OUT not in pod_request.metadata:

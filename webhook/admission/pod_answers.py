@@ -53,7 +53,7 @@ class AdmissionCall(msgspec.Struct, frozen=True, gc=False):
     is_guarded: bool
 
 
-class PodRequest(msgspec.Struct, frozen=True, gc=False):
+class CreatedPodRequest(msgspec.Struct, frozen=True, gc=False):
     """A request for a pod that is being created, and the inputs of the response."""
 
     call: AdmissionCall
@@ -94,7 +94,7 @@ class PodAnswers:
         self._quotas = quotas
         self._interest: tuple[Configuration, Interest] | None = None
 
-    def answer(self, pod: RawPod, pod_request: PodRequest) -> AnsweredPod | Malformed:
+    def answer(self, pod: RawPod, pod_request: CreatedPodRequest) -> AnsweredPod | Malformed:
         """Compose the reply for a pod whose templates exist."""
         request = pod_request.request
         cached = self._get_or_compose(pod, pod_request)
@@ -113,7 +113,7 @@ class PodAnswers:
         return AnsweredPod(reply, cached.decision, subject)
 
     def refuse(
-        self, answered: AnsweredPod, findings: Sequence[Finding], pod_request: PodRequest
+        self, answered: AnsweredPod, findings: Sequence[Finding], pod_request: CreatedPodRequest
     ) -> Reply:
         """Compose the reply for a pod of which a template cannot be used."""
         decision, context = answered.decision, pod_request.context
@@ -128,7 +128,9 @@ class PodAnswers:
         )
         return _compose_audited(pod_request, response, decision, answered.subject)
 
-    def _get_or_compose(self, pod: RawPod, pod_request: PodRequest) -> PodResponse | Malformed:
+    def _get_or_compose(
+        self, pod: RawPod, pod_request: CreatedPodRequest
+    ) -> PodResponse | Malformed:
         """Return the response from the cache, or compose it and add it to the cache."""
         context, others = pod_request.context, self._cluster.other_webhooks()
         self._cache.invalidate_on_change(context, others)
@@ -151,7 +153,7 @@ class PodAnswers:
         return cached
 
     def _compose_new(
-        self, pod: dict[str, Value], own: AnswerKey, pod_request: PodRequest
+        self, pod: dict[str, Value], own: AnswerKey, pod_request: CreatedPodRequest
     ) -> PodResponse:
         context = pod_request.context
         if not covers(pod, self._get_interest(context)):
@@ -199,7 +201,7 @@ class PodAnswers:
         return self._interest[1]
 
     def _apply_namespace_limits(
-        self, pod: RawPod, cached: PodResponse, pod_request: PodRequest
+        self, pod: RawPod, cached: PodResponse, pod_request: CreatedPodRequest
     ) -> PartialResponse:
         """Return the response, with findings about current limits, quotas and the pod's label."""
         if not cached.depends_on_namespace:
@@ -222,14 +224,18 @@ class PodAnswers:
         return compose_response(decision, options, context.facts_digest, (*findings, *own), edits)
 
     def _check_device_quotas(
-        self, decision: PodDecision, pod_request: PodRequest
+        self, decision: PodDecision, pod_request: CreatedPodRequest
     ) -> tuple[Finding, ...]:
         name, labels = pod_request.request.namespace, pod_request.namespace.labels
         quotas = self._quotas.selecting(pod_request.context.configuration, name, labels)
         return tuple(check_device_quotas(decision.device_charge, name, quotas))
 
     def _guard(
-        self, pod: RawPod, cached: PodResponse, response: PartialResponse, pod_request: PodRequest
+        self,
+        pod: RawPod,
+        cached: PodResponse,
+        response: PartialResponse,
+        pod_request: CreatedPodRequest,
     ) -> PartialResponse:
         """Deny a pod that should have been translated, or warn."""
         decision, context = cached.decision, pod_request.context
@@ -250,14 +256,17 @@ class PodAnswers:
 
 
 def _compose_audited(
-    pod_request: PodRequest, response: PartialResponse, decision: PodDecision, subject: AuditedPod
+    pod_request: CreatedPodRequest,
+    response: PartialResponse,
+    decision: PodDecision,
+    subject: AuditedPod,
 ) -> Reply:
     audit = compose_audit(decision, response.verdict, pod_request.mode, subject.owner)
     return compose_reply(pod_request.request, response, subject.name, audit)
 
 
 def _check_metadata(
-    pod: RawPod, decision: PodDecision, pod_request: PodRequest
+    pod: RawPod, decision: PodDecision, pod_request: CreatedPodRequest
 ) -> tuple[Finding, ...]:
     """Check the label and the annotations of one pod. Cached decisions do not depend on them."""
     raw, context = pod_request.metadata, pod_request.context
