@@ -156,7 +156,7 @@ class _Parts:
 
     def _start_leading(self) -> None:
         """Look again at what others had to report, and at all pods that wait."""
-        self.state.search_again(self.reporter.take_left())
+        self.state.wrong_allocations.search_again(self.reporter.take_left())
         # The pods that waited in an earlier term, or before new decisions, are not known.
         self.streams.publish_all()
 

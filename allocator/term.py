@@ -74,7 +74,7 @@ class TermKeeper:
         while True:
             pause = _CHECK_SECONDS
             self._end_if_over()
-            self._state.follow_lease()
+            self._state.fences.follow_lease()
             try:
                 await self._recover_if_needed()
                 await self._look_if_needed()
@@ -115,11 +115,12 @@ class TermKeeper:
 
     async def _look_if_needed(self) -> None:
         """Use the nodes whose fence has settled."""
-        look = self._state.begin_look()
+        fences = self._state.fences
+        look = fences.begin_look() if self._state.ready else None
         if look is None:
             return
-        behind = await self._recovery.find_behind(self._state.list_taken_over(look))
+        behind = await self._recovery.find_behind(fences.list_taken_over(look))
         # The recovery at the start of a term is a look at the claims as well.
         if self._recovered is not None:
             await self._recovery.look()
-        self._state.note_look(look, behind)
+        fences.note_look(look, behind)

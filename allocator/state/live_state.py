@@ -5,56 +5,40 @@ waiting pods are forgotten then, so the term starts again, and the scheduler tri
 """
 
 import asyncio
-import enum
 import logging
 import time
-import uuid
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from allocator.decisions.basis import Surroundings
 from allocator.decisions.pod_devices import PodDecisions
 from allocator.decisions.waiting import WaitingPods
 from allocator.state.caches import AllocatorCaches, Namespace
-from allocator.state.cluster_state import AllocatorState, OwnsPool
-from allocator.state.fences import Fences
-from allocator.state.pool_filter import make_driver_filter, make_pool_filter
+from allocator.state.cluster_state import AllocatorState
+from allocator.state.fences import Fenced
+from allocator.state.followed_fences import FollowedFences
+from allocator.state.inputs import Effect, Inputs, compare_inputs, make_state
 from allocator.state.prepare_failures import PrepareEvent, find_unprepared
 from allocator.state.reports import ClaimFinding
 from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits, ReservedPods
-from allocator.state.transitions import Due
-from allocator.state.turns import KeyTurns, Turns
-from allocator.state.wheel import Wheel
+from allocator.state.turns import NextTurn
+from allocator.state.wrong_allocations import WrongAllocations
 from allocator.writes.cluster_writes import PodName
-from drawbridge.agreement.owned_pools import (
-    report_all_unfenced,
-)
 from drawbridge.brief import Brief
 from drawbridge.cluster.history import Identity
 from drawbridge.cluster.server_clock import boot_time
 from drawbridge.cluster.store import CachedObject, pause_garbage_collection
 from drawbridge.config.model import Configuration, Placement
-from drawbridge.config.placement import owned_pools
-from drawbridge.config.policy import (
-    compatibility_declarations,
-    device_quotas,
-    partition_tables,
-)
 from drawbridge.dra.claim import Claim
-from drawbridge.dra.compatibility import UnsetGroups
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node
-from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
-from drawbridge.ledger.audit import MAX_NAMES, find_excessive_marks
 from drawbridge.ledger.chosen_strategies import strategy_names
-from drawbridge.ledger.conflicts import Conflict, ConflictLine
+from drawbridge.ledger.conflicts import ConflictLine
 from drawbridge.ledger.holdings import DeviceID
-from drawbridge.ledger.ledger import Ledger
-from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod
-from drawbridge.ledger.quota_use import QuotaLine, QuotaUse
+from drawbridge.ledger.quota_use import QuotaLine
 from drawbridge.process.logs import log_event
 from drawbridge.resource_version import parse_version
 
@@ -63,45 +47,6 @@ _LOG: Final = logging.getLogger("allocator.state.cluster_state")
 _CATCH_UP_SECONDS: Final = 0.005
 # How long other devices are preferred to one that has failed.
 PENALTY_SECONDS: Final = 60.0
-# About 2 ms.
-_OWNERS_PER_TURN: Final = 50
-
-
-class Inputs(NamedTuple):
-    """What the decisions depend on beside the objects."""
-
-    configuration: Configuration
-    facts: Facts
-
-
-class Effect(enum.Enum):
-    """What a change of the inputs requires: pools change owners, or decisions are built anew."""
-
-    NONE = "none"
-    OWNERS = "owners"
-    REBUILD = "rebuild"
-
-
-def make_state(
-    inputs: Inputs, owns_pool: OwnsPool, *, serves_taint_rules: bool, brief: Brief | None = None
-) -> AllocatorState:
-    """Return a state without objects; it obeys DeviceTaintRules that the API server serves."""
-    configuration, gates = inputs.configuration, inputs.facts.cluster.feature_gates
-    if serves_taint_rules:
-        gates = gates.with_taint_rules()
-    planner = Planner(
-        gates,
-        compatibility=compatibility_declarations(configuration),
-        unset_groups=UnsetGroups(configuration.unset_groups),
-        partitions=partition_tables(configuration),
-        brief=brief,
-    )
-    quotas = QuotaUse(device_quotas(configuration), awaits_labels=True)
-    ledger = Ledger(sharing=gates.consumable_capacity, quotas=quotas)
-    seconds = configuration.bridge.forced_deletion_seconds
-    state = AllocatorState(planner, ledger, owns_pool, seconds, make_driver_filter(configuration))
-    state.ids = lambda: str(uuid.uuid4())
-    return state
 
 
 class LiveState:
@@ -129,29 +74,25 @@ class LiveState:
         self._caches = caches
         self._limits, self._brief = limits, brief
         self.server_time = server_time
-        self._elapsed = elapsed
         self._configuration = configuration
         self._on_rebuild = on_rebuild
         self._on_change = on_change
-        self._pause_collection, self._lacks_policy = pause_collection, lacks_policy
+        self._pause_collection = pause_collection
         self._inputs: Inputs | None = None
         self._decisions: PodDecisions | None = None
         self._waiting: WaitingPods | None = None
         self._observed_version = 0
-        self._lacking: tuple[tuple[int, bool], Configuration, list[str]] | None = None
-        self._was_fenced = False
-        self._strategy_turns = Turns(self._catch_up)
-        self._conflict_turns = Turns(self._search_conflicts)
-        self._owner_turns = KeyTurns(self._decide_owners, _OWNERS_PER_TURN)
-        # No allocation is decided before the recovery, which looks at all claims.
-        self._fences = Fences(caches.namespace)
+        self._strategy_turns = NextTurn(self._catch_up)
+        self.wrong_allocations = WrongAllocations(lambda: self.cluster, self.report)
+        self.fences = FollowedFences(
+            caches, elapsed=elapsed, lacks_policy=lacks_policy, decide_owners=self._decide_owners
+        )
         for cache in (*caches.devices, caches.claims, caches.pods):
             cache.subscribe(self._apply)
         caches.claims.subscribe_to_lists(self._follow_list)
         caches.namespaces.subscribe(self._apply_namespace)
         caches.facts.subscribe(self.update)
         caches.events.subscribe(self._follow_failure)
-        caches.subscribe_fence(self._follow_fence)
 
     @property
     def ready(self) -> bool:
@@ -202,26 +143,7 @@ class LiveState:
             return [*unsynced, "the configuration does not set placement: bridge"]
         if unsynced:
             return unsynced
-        return self._find_missing_fences(configuration)
-
-    def _find_missing_fences(self, configuration: Configuration) -> list[str]:
-        """Return which nodes lack the fence, until one owned node had it since the start.
-
-        A node without the taint does not stop the others: its pools are not used. Computed once for
-        each state of the nodes.
-        """
-        if self._was_fenced:
-            return []
-        rules_hold = self._fences.holds
-        state = (self._caches.nodes.revision, rules_hold)
-        computed = self._lacking
-        if computed is None or computed[0] != state or computed[1] is not configuration:
-            nodes = (each.value for each in self._caches.nodes.all())
-            owned = owned_pools(configuration)
-            missing = report_all_unfenced(owned, nodes, rules_hold=rules_hold)
-            computed = self._lacking = (state, configuration, [missing.message] if missing else [])
-            self._was_fenced = missing is None
-        return computed[2]
+        return self.fences.find_missing(configuration)
 
     async def run(self) -> None:
         """Build the decisions when all caches are synced; then only changes build them anew."""
@@ -236,9 +158,8 @@ class LiveState:
         before, inputs = self._inputs, Inputs(self._configuration(), facts)
         effect = compare_inputs(before, inputs) if before is not None else Effect.REBUILD
         if effect is Effect.REBUILD:
-            nodes = (each.value for each in self._caches.nodes.all())
-            earlier = before.configuration if before else inputs.configuration
-            self._fences.follow_configuration(earlier, inputs.configuration, nodes, self._elapsed())
+            if before is not None:
+                self.fences.follow_configuration(before.configuration, inputs.configuration)
             delay = inputs.configuration.preemption.delay_seconds
             with self._pause_collection():
                 self._decisions = self._build(inputs)
@@ -246,23 +167,18 @@ class LiveState:
             self._begin_turns()
             self._on_rebuild()
         elif effect is Effect.OWNERS:
-            self.cluster.decide_owners(self._make_filter(inputs))
+            self.cluster.decide_owners(self.fences.make_filter(*inputs))
             self._on_change()
         self._inputs = inputs  # not before: what failed is done with the next change
-
-    def _make_filter(self, inputs: Inputs) -> OwnsPool:
-        settled, guarded = self._fences.is_settled, self._fences.is_guarded
-        unfenced = self._fences.unfenced
-        return make_pool_filter(inputs.configuration, inputs.facts, settled, guarded, unfenced)
 
     def _build(self, inputs: Inputs) -> PodDecisions:
         caches = self._caches
         serves_rules = caches.taint_rules is not None
         for node in caches.nodes.all():
-            self._follow_node(None, node)
-        owns = self._make_filter(inputs)
+            self.fences.follow_node(None, node)
+        owns = self.fences.make_filter(*inputs)
         state = make_state(inputs, owns, serves_taint_rules=serves_rules, brief=self._brief)
-        state.unfenced = self._fences.unfenced
+        state.unfenced = self.fences.unfenced
         # Pods first, whose devices of plugins decide who owns a pool.
         ordered: Iterable[Any] = (
             *(caches.pods, caches.nodes, caches.classes),
@@ -298,25 +214,13 @@ class LiveState:
             return
         state, changed = self.cluster, after or before
         if changed is not None and isinstance(changed.value, Node):
-            self._follow_node(before, after)
+            self.fences.follow_node(before, after)
         values = (before.value if before else None, after.value if after else None)
         state.apply(*values)
         if changed is not None and isinstance(changed.value, Claim):
             self._follow_version(changed.version)
         self._begin_turns()
         self._on_change()
-
-    def _follow_node(
-        self, before: CachedObject[Node] | None, after: CachedObject[Node] | None
-    ) -> None:
-        if (node := after or before) is not None:
-            self._fences.follow_node(
-                node.name,
-                after.value if after else None,
-                self._elapsed(),
-                is_first=before is None,
-                created=node.created,
-            )
 
     def _apply_namespace(
         self, before: CachedObject[Namespace] | None, after: CachedObject[Namespace] | None
@@ -331,79 +235,22 @@ class LiveState:
         """Do what a change leaves to do, in turns with everything else on the loop."""
         if self.decisions.strategy.orders:
             self._strategy_turns.begin()
-        if self.cluster.conflicts.has_changed:
-            self._conflict_turns.begin()
+        self.wrong_allocations.begin()
 
-    def _catch_up(self) -> bool:
-        """Prepare the strategy for a short time."""
-        now = asyncio.get_running_loop().time
-        end = now() + _CATCH_UP_SECONDS
-        return self.decisions.strategy.catch_up(lambda: now() >= end)
-
-    def _search_conflicts(self) -> bool:
-        """Report what is wrong with a few claims that changed; no bug for one stops the others."""
-        state = self.cluster
-        try:
-            for uid, conflicts in state.conflicts.take_changed():
-                for conflict in conflicts:
-                    self._report_conflict(conflict, uid)
-                record, claim = state.ledger.claims.get(uid), state.claims.get(uid)
-                if record is not None and claim is not None:
-                    for finding in find_excessive_marks(record, state.planner.world().inventory):
-                        self.report(finding, claim)
-        finally:
-            self._begin_turns()
-        return False
-
-    def search_again(self, uids: Iterable[str]) -> None:
-        """Find and report what is wrong with the allocations of these claims now."""
-        for uid in uids:
-            self.cluster.conflicts.note_change(uid)
-        self._begin_turns()
-
-    def _report_conflict(self, conflict: Conflict, uid: str) -> None:
-        """Report a conflict on the claim that changed, and on those of ours that take part."""
-        ours = [each for each in conflict.holders if self.cluster.ledger.claims[each].ours]
-        for each in dict.fromkeys((uid, *ours[:MAX_NAMES])):
-            self.report(conflict.finding, self.cluster.claims[each])
-
-    # --- nodes and pools whose fence is new ---
-
-    def _follow_fence(self, *_: object) -> None:
-        """Stop where the fence around devices ends, soon: other schedulers learn it as late."""
-        changed = self._fences.follow_parts(self._caches.fence_parts(), self._elapsed())
-        self._decide_again(changed)
-
-    def follow_lease(self) -> None:
-        """Use what the policy allows only while it is as new as the Lease requires."""
-        self._decide_again(self._fences.follow_lease(is_behind=self._lacks_policy()))
-
-    def _decide_again(self, pools: Collection[PoolID]) -> None:
-        if self._decisions is not None:
-            self._owner_turns.add(pools)
-
-    def _decide_owners(self, pools: Collection[PoolID]) -> None:
-        """Decide the ownership of a few pools whose fence changed."""
-        self.cluster.decide_owners_of(pools)
-        self._on_change()
-
-    def begin_look(self) -> float | None:
-        """Return when a look at all claims begins that makes a node or a pool usable."""
-        now = self._elapsed()
-        return now if self.ready and self._fences.need_look(now) else None
-
-    def list_taken_over(self, began: float) -> list[str]:
-        """Return the nodes of others whose pods a look that began then has to show."""
-        return self._fences.list_taken_over(began)
-
-    def note_look(self, began: float, behind: Collection[str] = ()) -> None:
-        """Use what has settled before a look at all claims, but not the nodes `behind`."""
-        settled = self._fences.note_look(began, behind, seconds=self._elapsed() - began)
-        for name in settled:
+    def _decide_owners(self, fenced: Sequence[Fenced]) -> None:
+        """Decide the ownership of a few pools whose fence changed, or that of their nodes."""
+        for name in fenced:
             if isinstance(name, str):
                 self.cluster.decide_owners_on(name)
-        self._decide_again([each for each in settled if isinstance(each, PoolID)])
+        self.cluster.decide_owners_of([each for each in fenced if isinstance(each, PoolID)])
         self._on_change()
+
+    def _catch_up(self) -> None:
+        """Prepare the strategy for a short time in each turn, until nothing is left."""
+        now = asyncio.get_running_loop().time
+        end = now() + _CATCH_UP_SECONDS
+        if self.decisions.strategy.catch_up(lambda: now() >= end):
+            self._strategy_turns.begin()
 
     def _follow_version(self, version: str) -> None:
         """Remove deleted claims from the ledger after all changes of this batch are applied."""
@@ -469,14 +316,10 @@ class LiveState:
         self.cluster.ledger.hold_marked(claim)
         self._on_change()
 
-    @property
-    def times(self) -> Wheel[Due]:
-        """The times at which something is due."""
-        return self.cluster.records.times
-
     def wake_at(self, pod_uid: str, at: float) -> None:
         """Have a pod tried again at a time, or before: no change of the cluster would do it."""
-        self.times.set("retry", pod_uid, min(at, self.times.get("retry", pod_uid) or at))
+        times = self.cluster.records.times
+        times.set("retry", pod_uid, min(at, times.get("retry", pod_uid) or at))
         self._on_change()
 
     def penalise(self, device: DeviceID) -> None:
@@ -486,15 +329,3 @@ class LiveState:
     def _follow_failure(self, _: object, after: CachedObject[PrepareEvent] | None) -> None:
         for device in find_unprepared(after, self.claims_of):
             self.penalise(device)
-
-
-def compare_inputs(before: Inputs, after: Inputs) -> Effect:
-    """Return what a change requires: counts in the facts do not matter, for example."""
-    gates = [each.facts.cluster.feature_gates for each in (before, after)]
-    if before.configuration != after.configuration or gates[0] != gates[1]:
-        return Effect.REBUILD
-    served = [
-        {(each.extended, each.drivers) for each in of.facts.classes if each.extended}
-        for of in (before, after)
-    ]
-    return Effect.NONE if served[0] == served[1] else Effect.OWNERS

@@ -8,23 +8,22 @@ from typing import Final, Generic, TypeVar
 T = TypeVar("T", bound=Hashable)
 
 
-class Turns:
-    """Calls a function once in each turn of the loop, as long as it returns that more is left."""
+class NextTurn:
+    """Calls a function once in the next turn of the loop, however often that is asked for."""
 
-    def __init__(self, step: Callable[[], bool]) -> None:
+    def __init__(self, step: Callable[[], None]) -> None:
         self._step: Final = step
         self._is_scheduled = False
 
     def begin(self) -> None:
-        """Have the function called in the next turn, unless that is so already."""
+        """Have the function called in the next turn; it can ask for another one."""
         if not self._is_scheduled:
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._run)
 
     def _run(self) -> None:
         self._is_scheduled = False
-        if self._step():
-            self.begin()
+        self._step()
 
 
 class KeyTurns(Generic[T]):
@@ -34,15 +33,15 @@ class KeyTurns(Generic[T]):
         self._step: Final = step
         self._size: Final = size
         self._left: dict[T, None] = {}
-        self._turns = Turns(self._run)
+        self._next = NextTurn(self._run)
 
     def add(self, keys: Iterable[T]) -> None:
         """Have the function called with these keys as well."""
         self._left |= dict.fromkeys(keys)
         if self._left:
-            self._turns.begin()
+            self._next.begin()
 
-    def _run(self) -> bool:
+    def _run(self) -> None:
         keys = tuple(islice(self._left, self._size))
         for each in keys:
             del self._left[each]
@@ -51,4 +50,3 @@ class KeyTurns(Generic[T]):
         finally:
             # A bug for some keys must not keep the others from their turn.
             self.add(())
-        return False

@@ -183,7 +183,7 @@ class ClaimWriter:
         does not apply to.
         """
         self.check()
-        self._state.follow_lease()
+        self._state.fences.follow_lease()
         if problem := self._state.reservations.find_lost_device(reserved):
             raise BindRefusedError(problem)
 

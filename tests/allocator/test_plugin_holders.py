@@ -74,7 +74,7 @@ class Caches:
             lacks_policy=lacks_policy,
         )
         self.live.update()
-        self.live.note_look(10.0)
+        self.live.fences.note_look(10.0)
 
     def change(self, kind: type, name: str, value: Node | Slice | Pod | None) -> None:
         """Change one object; None deletes it."""

@@ -30,7 +30,7 @@ async def test_a_policy_that_is_behind_suspends_the_pools_that_have_no_other_fen
     assert caches.offered == ["n", "t"]
     for is_behind, owned in ((True, ["t"]), (False, ["n", "t"])):
         behind.append(is_behind)
-        live.follow_lease()
+        live.fences.follow_lease()
         assert [each.name for each in (ON_OPEN, ON_TAINTED) if state.find_owned(each)] == owned
         await asyncio.sleep(0)
         assert caches.offered == owned

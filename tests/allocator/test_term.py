@@ -1,6 +1,7 @@
 """Terms of the scheduler: recovery before the first allocation, and clean-up while it leads."""
 
 from collections.abc import Collection, Sequence
+from typing import Self
 
 import pytest
 
@@ -83,6 +84,11 @@ class Rig:
         self.settled_at = 0.0
 
     ready = True
+
+    @property
+    def fences(self) -> Self:
+        """What follows the fences."""
+        return self
 
     def find_problems(self) -> list[str]:
         """Return whether the caches are synced."""

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from allocator.state.caches import without_unused_parts
 from allocator.state.cluster_state import OUT_OF_SERVICE, AllocatorState
-from allocator.state.live_state import Inputs, make_state
+from allocator.state.inputs import Inputs, make_state
 from allocator.state.reports import ClaimFinding
 from allocator.state.seen_pods import release_of
 from drawbridge.api_error import ApiError

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import yaml
 from msgspec import inspect
 
-from allocator.state.live_state import Inputs, make_state
+from allocator.state.inputs import Inputs, make_state
 from allocator.state.reports import ClaimFinding
 from drawbridge.agreement.match_conditions import derive_conditions
 from drawbridge.agreement.owned_pools import decide_node
