@@ -92,9 +92,9 @@ class WaitingPods:
         if key is None or record.request is None:
             self.stop_waking(uid)
             return  # the scheduler itself tries it again, later
-        earlier, request = record.waiting, record.request
+        earlier, request, groups = record.waiting, record.request, self._decisions.groups
         # A group of which a part is bound comes first, since that part runs for nothing.
-        rank = _FIRST if self._decisions.groups.is_interrupted(uid) else -request.pod.priority
+        rank = _FIRST if record.group in groups.interrupted else -request.pod.priority
         place = WaitingPlace(rank, earlier.place.since if earlier else now, uid)
         if fitting:
             pause = record.device_pause.extended(now + SCHEDULING_SECONDS)
@@ -106,7 +106,7 @@ class WaitingPods:
             # kube-scheduler asks for no victims of a pod while others end on this node.
             if self._state.pods.get(uid).nominated_node:
                 victims = (victims or VictimQuestion()).refused(self._questions.changed)
-        paused = 0.0 if fitting else self._decisions.groups.waits_until(record.group, now)
+        paused = 0.0 if fitting else groups.waits_until(record.group, now)
         exceeds = not fitting and self._decisions.exceeds_quota(key)
         waiting = Waiting(place, key, frozenset(fitting), exceeds=exceeds)
         parts = {"device_pause": pause, "victims": victims, "unanswered": False}

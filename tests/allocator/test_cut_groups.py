@@ -3,8 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
+from allocator.decisions.group_devices import GroupDevices
 from allocator.decisions.group_searches import run_to_end
-from allocator.decisions.groups import GroupDecisions
 from allocator.decisions.waiting import WaitingPods
 from allocator.scheduler.protocol import GroupReference, PreFilterGroupRequest, PreFilterRequest
 from allocator.state.group_holds import MAX_HOLD_SECONDS
@@ -153,7 +153,7 @@ def test_a_decision_that_raises_an_exception_does_not_go_on(
     cluster = Cluster(n1=4)
     cut_while_promising(cluster, FOUR)
     with monkeypatch.context() as broken:
-        broken.setattr(GroupDecisions, "_promise_to", None)
+        broken.setattr(GroupDevices, "_promise_to", None)
         with pytest.raises(TypeError):
             ask_group(cluster.decisions, members_of(cluster, FOUR), 0.0)
     assert ask_group(cluster.decisions, members_of(cluster, FOUR), 0.0).fit

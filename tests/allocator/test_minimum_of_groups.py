@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from allocator.decisions.groups import UNREAD_SECONDS
+from allocator.decisions.group_devices import UNREAD_SECONDS
 from allocator.decisions.waiting import WaitingPods
 from allocator.process import _Parts
 from allocator.state.caches import AllocatorCaches
