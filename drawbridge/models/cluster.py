@@ -9,7 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import NamedTuple
 
 from drawbridge.models.admission import is_translated
-from drawbridge.models.budgets import Budget, index_budgets
+from drawbridge.models.budgeted_kinds import BudgetedKinds
+from drawbridge.models.budgets import Budget
 from drawbridge.models.nodes import ModelNode, find_request
 from drawbridge.models.pods import ModelPod, PodKind, Served
 from drawbridge.models.quotas import ModelQuota, allows_another, sum_units
@@ -79,19 +80,11 @@ class ModelCluster:
         self._since = 0  # the next key when a command began: it creates pods in any order
         self._room = NewRoom()
         self._offered: frozenset[str] | None = None
-        selects = index_budgets(self.budgets)
-        self._of = [selects(kind.namespace, kind.labels) for kind in self.kinds]
-        self._under: list[list[int]] = [[] for _ in self.budgets]
-        for number, of in enumerate(self._of):
-            for budget in of:
-                self._under[budget].append(number)
         self._owned: dict[str, set[int]] = {}
         for number, kind in enumerate(self.kinds):
             self._owned.setdefault(kind.full_owner, set()).add(number)
         self._labels = {name: each.labels for name, each in self.nodes.items()}
-        self._wanted = self._count_wanted(start.pods)
-        # No pod of these kinds can ever be evicted, also while all of them run.
-        self.bound_kinds = [n for n in range(len(self.kinds)) if self._is_bound(n)]
+        self.budgeted = BudgetedKinds(start.kinds, start.budgets, start.pods)
         for pod in start.pods:
             self._add(pod, counted=False)
 
@@ -121,19 +114,6 @@ class ModelCluster:
         self._own(name)
         self._offered = None
         return self.nodes[name]
-
-    def _count_wanted(self, pods: Iterable[ModelPod]) -> list[int]:
-        """Return how many pods of each budget are wanted."""
-        alive = Counter(each.kind for each in pods)
-        wanted = [0] * len(self.budgets)
-        owners = dict[tuple[int, str], list[int]]()
-        for number, kind in enumerate(self.kinds):
-            for budget in self._of[number]:
-                owners.setdefault((budget, kind.full_owner), []).append(number)
-        for (budget, _), kinds in owners.items():
-            asked = max(self.kinds[each].wanted for each in kinds)
-            wanted[budget] += max(asked, sum(alive[each] for each in kinds))
-        return wanted
 
     # --- what is there ---------------------------------------------------------------------------
 
@@ -176,12 +156,6 @@ class ModelCluster:
                 if e.is_ready
             )
         return self._offered
-
-    def _is_bound(self, kind: int) -> bool:
-        budgets = self._of[kind]
-        return len(budgets) > 1 or any(
-            not self.budgets[each].can_ever_allow(self._wanted[each]) for each in budgets
-        )
 
     def survives(self, kind: PodKind, more: int, *, evicted: bool) -> bool:
         """Whether the Job of a kind goes on when so many more pods are evicted or deleted."""
@@ -385,7 +359,7 @@ class ModelCluster:
                 if key not in self.pods:
                     del left[key]
                     continue
-                why = self._refuses(self.pods[key])
+                why = self.budgeted.find_refusing(self.pods[key].kind, self._running)
                 if why and not obeys_budgets:
                     self._note(OVERRULED, self.pods[key], why=why)
                 if not why or not obeys_budgets:
@@ -394,7 +368,11 @@ class ModelCluster:
                     self.end_and_follow(key, evicted=obeys_budgets, has_other_source=doubt)
                     self.schedule()
         for key in left:
-            self._note(BLOCKED, self.pods[key], why=self._refuses(self.pods[key]))
+            self._note(
+                BLOCKED,
+                self.pods[key],
+                why=self.budgeted.find_refusing(self.pods[key].kind, self._running),
+            )
 
     def try_other(self, key: int, name: str) -> bool:
         """Put a pod on another node if the same serves it there."""
@@ -413,18 +391,6 @@ class ModelCluster:
     def _is_evicted(self, key: int) -> bool:
         pod = self.pods[key]
         return self.kinds[pod.kind].owner_kind != "DaemonSet" and not pod.is_static
-
-    def _refuses(self, pod: ModelPod) -> str:
-        """Return the budgets that refuse the eviction of a pod."""
-        budgets = self._of[pod.kind]
-        if len(budgets) > 1:
-            names = " and ".join(self.budgets[each].name for each in budgets)
-            return f"budgets {names} both select it, so that no eviction is allowed"
-        for budget in budgets:
-            running = sum(self._running[kind] for kind in self._under[budget])
-            if not self.budgets[budget].allows(self._wanted[budget], running):
-                return f"budget {self.budgets[budget].name}"
-        return ""
 
     def unplug(self, nodes: Iterable[str]) -> None:
         """Let the plugin of nodes go."""

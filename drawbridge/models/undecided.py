@@ -110,7 +110,7 @@ def find_never_evicted(cluster: "ModelCluster", drained: Collection[str]) -> Ite
     A drain that meets one never ends. No pod has come to a node that was cordoned from the start.
     """
     names = [e for e in drained if e not in cluster.closed_at_start]
-    yield from find_possible(cluster, names, cluster.bound_kinds)
+    yield from find_possible(cluster, names, cluster.budgeted.bound_kinds)
 
 
 def place_otherwise(cluster: "ModelCluster", drained: Collection[str]) -> None:
