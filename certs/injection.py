@@ -11,16 +11,25 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from certs.authority import Certificate, combine_certificates, read_certificates
+from drawbridge.names import CA_ANNOTATION
 
 JSONObject = dict[str, Any]
 # The annotations with which cert-manager's injector is told to set caBundle.
 INJECTOR_PREFIX: Final = "cert-manager.io/inject-"
+# The value of the annotation with which an administrator says who sets caBundle.
+_EXTERNAL: Final = "external"
 
 
-def is_injected_elsewhere(configuration: Mapping[str, Any]) -> bool:
-    """Whether cert-manager sets the bundle, which two writers would change in turns."""
+def find_other_injector(configuration: Mapping[str, Any]) -> str | None:
+    """Return the annotation that says that somebody else sets the bundle; None if there is none.
+
+    The object has to say so: in a rollout, a controller with another setting can lead until the
+    last replica is replaced.
+    """
     annotations = (configuration.get("metadata") or {}).get("annotations") or {}
-    return any(key.startswith(INJECTOR_PREFIX) for key in annotations)
+    injectors = (key for key in annotations if key.startswith(INJECTOR_PREFIX))
+    is_external = annotations.get(CA_ANNOTATION) == _EXTERNAL
+    return CA_ANNOTATION if is_external else next(injectors, None)
 
 
 def compose_injection(

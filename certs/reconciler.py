@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple, Protocol
 from certs.authority import Authorities, Authority, create_authority
 from certs.injection import (
     compose_injection,
+    find_other_injector,
     find_trusted,
-    is_injected_elsewhere,
     is_trusted_everywhere,
 )
 from certs.issuing import SecretWriter
@@ -110,11 +110,11 @@ class CertificateReconciler:
         """Return the configurations that get the bundle, and report the others."""
         injected = []
         for configuration in self._outside.read_configurations():
-            if not is_injected_elsewhere(configuration):
+            if (annotation := find_other_injector(configuration)) is None:
                 injected.append(configuration)
                 continue
             name = f"{configuration['kind']} {configuration['metadata']['name']}"
-            message = f"{name} has an annotation with which cert-manager sets its caBundle"
+            message = f"annotation {annotation} of {name}: another client sets its caBundle"
             self._outside.report(BUNDLE_MANAGED_ELSEWHERE.at("metadata.annotations", message))
         return injected
 

@@ -59,6 +59,8 @@ CONDITIONS_ANNOTATION: Final = "drawbridge.dev/conditions"
 PROBE_ANNOTATION: Final = "drawbridge.dev/probe"
 # On the pods of the webhook: the paths that older versions do not serve.
 SERVES_ANNOTATION: Final = "drawbridge.dev/serves"
+# On a webhook configuration: `external` says that another client sets its caBundle.
+CA_ANNOTATION: Final = "drawbridge.dev/ca"
 # On the mirrored quota: the classes whose claims count for a legacy name.
 QUOTA_CLASSES_ANNOTATION: Final = "drawbridge.dev/quota-classes"
 

@@ -45,10 +45,13 @@ annotations:
   {{- toYaml . | nindent %2 }}
 {{- end }}"""
 _HOOK_ANNOTATIONS: Final = """\
-{{- if or .Values.commonAnnotations (eq .Values.tls.mode "cert-manager") }}
+{{- if or .Values.commonAnnotations (ne .Values.tls.mode "managed") }}
 annotations:
   {{- with .Values.commonAnnotations }}
   {{- toYaml . | nindent %2 }}
+  {{- end }}
+  {{- if eq .Values.tls.mode "secret" }}
+  drawbridge.dev/ca: external
   {{- end }}
   {{- if eq .Values.tls.mode "cert-manager" }}
   cert-manager.io/inject-ca-from: "{{ .Release.Namespace }}/drawbridge-webhook"
@@ -70,7 +73,7 @@ _EXCLUDED: Final = """\
 {{- toYaml . | nindent %0 }}
 {{- end }}"""
 _CA_BUNDLE: Final = """\
-{{- if and (eq .Values.tls.mode "secret") .Values.tls.caBundle }}
+{{- if and (ne .Values.tls.mode "cert-manager") .Values.tls.caBundle }}
 caBundle: {{ .Values.tls.caBundle }}
 {{- end }}"""
 _TLS_FILES: Final = """\

@@ -22,6 +22,11 @@ NOTHING_IN_SCOPE = CODES.define("NothingInScope")
 CERTIFICATE_EXPIRES = CODES.define("CertificateExpires")
 CERTIFICATE_UNUSABLE = CODES.define("CertificateUnusable")
 WEBHOOK_UNREACHABLE = CODES.define("WebhookUnreachable")
+# The remedy where the API server reaches the webhook and does not trust it.
+TRUST_CERTIFICATE: Final = (
+    "Compare the caBundle of the webhooks with the CA of the certificate: of Secret drawbridge-ca, "
+    "or your own. docs/installing.md#change-who-makes-the-certificates says how to change the CA."
+)
 WEBHOOK_NOT_CALLED = CODES.define("WebhookNotCalled")
 WEBHOOK_NOT_TRIED = CODES.define("WebhookNotTried")
 FACTS_MISSING = CODES.define("FactsMissing")

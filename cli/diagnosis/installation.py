@@ -46,6 +46,8 @@ _DAY: Final = 86_400
 # The controller renews its authorities long before; a serving certificate of one's own may be late.
 _SOON: Final = 14 * _DAY
 _MOST_NAMES: Final = 10
+# What the API server, written in Go, says of a certificate that no CA in caBundle signed.
+_UNTRUSTED: Final = "failed to verify certificate"
 
 
 def _registrations(state: ClusterState) -> Iterator[Object]:
@@ -207,7 +209,8 @@ def check_answers(checked: CheckedState) -> Iterator[Result]:
             message = f"{where}a pod with an impossible device request is admitted unchanged"
             yield codes.WEBHOOK_NOT_CALLED.at("", message)
         case TrialResult.UNREACHABLE:
-            yield codes.WEBHOOK_UNREACHABLE.at("", f"{where}{trial.detail}")
+            remedy = codes.TRUST_CERTIFICATE if _UNTRUSTED in trial.detail else None
+            yield codes.WEBHOOK_UNREACHABLE.at("", f"{where}{trial.detail}", remedy=remedy)
         case TrialResult.UNKNOWN:
             yield codes.WEBHOOK_NOT_TRIED.at("", f"{where}{trial.detail}")
 

@@ -157,7 +157,10 @@ class Installation:
                 self.plane.admin.patch(path, {"status": status})
 
     def certify(self) -> Path:
-        """Create a TLS Secret, set caBundle, and return the folder where a kubelet mounts it."""
+        """Create a TLS Secret, set caBundle, and return the folder where a kubelet mounts it.
+
+        As the chart does, the same write says that another client sets caBundle.
+        """
         public, private = self_signed(self.folder, SERVICE)
         words = ("secret", "tls", f"{WEBHOOK}-tls", f"--cert={public}", f"--key={private}")
         self.kubectl.inside(NAMESPACE)("create", *words).check()
@@ -168,6 +171,8 @@ class Installation:
                 {"op": "add", "path": f"/webhooks/{i}/clientConfig/caBundle", "value": authority}
                 for i in range(len(hooks))
             ]
+            mark = "/metadata/annotations/drawbridge.dev~1ca"
+            patch.append({"op": "add", "path": mark, "value": "external"})
             body = f"--patch={json.dumps(patch)}"
             self.kubectl("patch", kind, "drawbridge", "--type=json", body).check()
         return self.mount("secrets", f"{WEBHOOK}-tls")

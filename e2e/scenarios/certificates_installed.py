@@ -14,6 +14,7 @@ from e2e.scenarios.stage import Stage
 
 RIGS["files"] = default_options
 RIGS["husk"] = default_options
+RIGS["switched"] = default_options
 REMOVED = ("guard.drawbridge.dev", "updates.drawbridge.dev")
 
 
@@ -38,6 +39,22 @@ def a_certificate_from_files_is_served_and_the_controller_makes_none(stage: Stag
     assert "does not belong to the certificate" in line["reason"], line
     pod = stage.client.create(stage.pod_path(), legacy_pod(stage, "two"), dryRun="All")
     assert ORIGINAL in pod["metadata"]["annotations"]
+
+
+@scenario("full", rig="switched", needs=NEEDS)
+def a_leader_that_makes_certificates_leaves_the_bundle_of_an_administrator(stage: Stage) -> None:
+    """It leads on while a rollout changes the mode. On the way back, the leader adds its CA."""
+    cluster = installed(stage)
+    stage.wait("the CA signs", lambda: not trust.find_trust_problem(cluster))
+    cluster.certify()
+    (own,) = trust.read_bundles(cluster)
+    stage.wait("it says so", lambda: "BundleManagedElsewhere" in trust.read_reasons(cluster))
+    assert trust.read_bundles(cluster) == {own}
+    for path in trust.CONFIGURATIONS:
+        stage.client.patch(path, {"metadata": {"annotations": {"drawbridge.dev/ca": None}}})
+    stage.wait("the CA is trusted again", lambda: not trust.find_trust_problem(cluster))
+    (both,) = trust.read_bundles(cluster)
+    assert own.strip() in both
 
 
 @scenario("full", rig="husk", needs=NEEDS)

@@ -3,10 +3,12 @@
 import base64
 from typing import Any
 
+import pytest
+
 from certs.injection import (
     compose_injection,
+    find_other_injector,
     find_trusted,
-    is_injected_elsewhere,
     is_trusted_everywhere,
 )
 from drawbridge.agreement.field_ownership import compose_release
@@ -81,11 +83,20 @@ def test_the_trusted_certificates_are_those_of_all_readable_bundles() -> None:
     assert find_trusted([broken], OWN) == ()
 
 
-def test_a_configuration_that_cert_manager_injects_is_recognized() -> None:
-    annotations = {"cert-manager.io/inject-ca-from": "drawbridge-system/drawbridge-webhook"}
-    assert is_injected_elsewhere(configuration(annotations=annotations))
-    assert not is_injected_elsewhere(configuration(annotations={"cert-manager.io/other": "x"}))
-    assert not is_injected_elsewhere(configuration())
+@pytest.mark.parametrize(
+    ("annotations", "told"),
+    [
+        ({"cert-manager.io/inject-ca-from": "ns/name"}, "cert-manager.io/inject-ca-from"),
+        ({"drawbridge.dev/ca": "external"}, "drawbridge.dev/ca"),
+        ({"drawbridge.dev/ca": "managed", "cert-manager.io/other": "x"}, None),
+        (None, None),
+    ],
+)
+def test_an_annotation_says_who_else_injects_the_bundle(
+    annotations: dict[str, str] | None, told: str | None
+) -> None:
+    assert find_other_injector(configuration(annotations=annotations)) == told
+    assert find_other_injector({"metadata": None}) is None
 
 
 # --- ownership ------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ DENIAL = (
     'admission webhook "pods.drawbridge.dev" denied the request: RequestIncomplete: cores alone'
 )
 UNREACHABLE = 'Internal error: failed calling webhook "pods.drawbridge.dev": connection refused'
+UNTRUSTED = UNREACHABLE.replace("connection refused", "x509: failed to verify certificate: ...")
 Line = dict[str, str]
 QUOTA_OF_TWO = (
     "quotas: [{name: q, namespaces: [team-a, missing], total: {gpu.nvidia.com: {devices: 1}}}]\n"
@@ -363,6 +364,17 @@ def test_a_problem_has_a_line_with_its_code(tmp_path: Path, name: str) -> None:
     assert diagnosis.code == exit_code
     if not exit_code:
         assert doctor(tmp_path, "--strict", change=change).code == 1
+
+
+@pytest.mark.parametrize(("reason", "part"), [(UNREACHABLE, "NetworkPolicy"), (UNTRUSTED, "CA")])
+def test_the_remedy_says_why_the_webhook_is_not_reachable(
+    tmp_path: Path, reason: str, part: str
+) -> None:
+    def fail(api: FakeApi) -> None:
+        api.on_write = refusing(reason)
+
+    (line,) = doctor(tmp_path, "-o", "json", change=fail).of("webhook")
+    assert part in line["remedy"]
 
 
 def test_a_webhook_that_leaves_or_denies_the_pod_answers(tmp_path: Path) -> None:
