@@ -143,16 +143,17 @@ def plan_applies(
 
     The guard gets failurePolicy Fail with its conditions, once it has a caBundle and `guard_served`
     is true: every replica of the webhook serves the guard. A replica of an older version responds
-    with an error, which would deny pods. Only a missing caBundle sets the policy back to Ignore.
+    with an error, which would deny pods. A missing caBundle sets the policy back to Ignore, and so
+    does Ignore of the webhook for pods: the guard would deny the pods that this one lets through.
     """
     wanted = derive_conditions(configuration)
     pods, guard = _find_webhook(mutating, POD_WEBHOOK), _find_webhook(validating, GUARD_WEBHOOK)
-    policy = _find_policy(guard, is_ready=guard_served and pods is not None)
+    policy = _find_policy(guard, pods, is_ready=guard_served and pods is not None)
     if pods is None or _has_conditions(pods, wanted[POD_WEBHOOK]):
         return tuple(_compose_guard(guard, wanted[GUARD_WEBHOOK], policy))
     both = _find_common_conditions(pods, guard, wanted[GUARD_WEBHOOK])
     return (
-        *_compose_guard(guard, both, _find_policy(guard, is_ready=False)),
+        *_compose_guard(guard, both, _find_policy(guard, pods, is_ready=False)),
         _compose_apply(KIND, POD_WEBHOOK, wanted[POD_WEBHOOK]),
         *_compose_guard(guard and _with_conditions(guard, both), wanted[GUARD_WEBHOOK], policy),
     )
@@ -179,10 +180,15 @@ def _compose_guard(
     yield _compose_apply(GUARD_KIND, GUARD_WEBHOOK, wanted, failurePolicy=policy)
 
 
-def _find_policy(guard: JSONObject | None, *, is_ready: bool) -> str:
-    """Return the failurePolicy of the guard: Fail once it is ready and has a caBundle."""
+def _find_policy(guard: JSONObject | None, pods: JSONObject | None, *, is_ready: bool) -> str:
+    """Return the failurePolicy of the guard.
+
+    It is Fail once the guard is ready and has a caBundle, if an administrator did not choose
+    Ignore for the webhook for pods.
+    """
     live = guard or {}
-    if not (live.get("clientConfig") or {}).get("caBundle"):
+    is_trusted = bool((live.get("clientConfig") or {}).get("caBundle"))
+    if not is_trusted or (pods or {}).get("failurePolicy") == _IGNORE:
         return _IGNORE
     return _FAIL if is_ready or live.get("failurePolicy") == _FAIL else _IGNORE
 

@@ -43,7 +43,7 @@ class LiveWebhooks:
 
     def __init__(self, *, ca: str = "Q0E=") -> None:
         client = {"clientConfig": {"caBundle": ca}}
-        self.mutating = {"webhooks": [{"name": POD_WEBHOOK, **client}]}
+        self.mutating: dict[str, Any] = {"webhooks": [{"name": POD_WEBHOOK, **client}]}
         self.validating: dict[str, Any] = {
             "webhooks": [
                 {"name": "workloads.drawbridge.dev", "matchConditions": [{"name": "other"}]},
@@ -171,6 +171,20 @@ def test_the_guard_does_not_fail_without_a_ca_bundle() -> None:
     live.guard["clientConfig"]["caBundle"] = ""
     live.reach(USUAL)
     assert live.guard["failurePolicy"] == "Ignore"
+
+
+def test_the_guard_does_not_fail_while_the_webhook_for_pods_does_not() -> None:
+    live = LiveWebhooks()
+    (pods,) = live.mutating["webhooks"]
+    for policy in ("Ignore", "Fail", "Ignore"):
+        pods["failurePolicy"] = policy
+        live.reach(USUAL)
+        assert live.guard["failurePolicy"] == policy
+    pods["failurePolicy"] = "Fail"
+    live.reach(USUAL)
+    pods["failurePolicy"] = "Ignore"
+    for change in live.plan(SILENT):
+        assert change["webhooks"][0].get("failurePolicy", "Ignore") == "Ignore"
 
 
 def test_the_guard_does_not_fail_while_a_replica_does_not_serve_it() -> None:

@@ -66,8 +66,8 @@ def _describe(decision: PodDecision) -> Finding:
     else:
         path, what = "spec", "a device request"
     message = (
-        f"{what} was added by a webhook that ran after pods.drawbridge.dev, so the pod was not "
-        "translated"
+        f"{what} was not translated: a webhook that ran after {POD_WEBHOOK} added it, or the API "
+        f"server did not call {POD_WEBHOOK} for this pod"
     )
     return REQUESTS_ADDED_LATE.at(path, message)
 

@@ -16,7 +16,8 @@
 {{- end -}}
 
 {{/*
-The controller sets failurePolicy Fail on the guard once it can deny no pod by mistake. Helm applies on
+The controller sets failurePolicy Fail on the guard once it can deny no pod by mistake, unless that of
+pods.drawbridge.dev is Ignore. Helm applies on
 the server, so another value would conflict with the controller or take its value back.
 */}}
 {{- define "drawbridge.guardFailurePolicy" -}}
@@ -25,5 +26,5 @@ the server, so another value would conflict with the controller or take its valu
 {{- range (dig "webhooks" (list) ($live | default dict)) -}}
 {{- if eq .name "guard.drawbridge.dev" -}}{{- $policy = .failurePolicy -}}{{- end -}}
 {{- end -}}
-{{- $policy -}}
+{{- eq .Values.admissionWebhooks.failurePolicy "Ignore" | ternary "Ignore" $policy -}}
 {{- end -}}
