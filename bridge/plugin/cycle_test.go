@@ -355,16 +355,17 @@ func TestAMappedExtendedResourceNeedsADevicePlugin(t *testing.T) {
 	plugin := node("plugin", v1.ResourceList{gpu: resource.MustParse("8")})
 	driver := node("driver", v1.ResourceList{gpu: resource.MustParse("0")})
 	cases := map[string]struct {
-		name  string
-		nodes []fwk.NodeInfo
-		code  fwk.Code
-		left  []string
+		name   string
+		nodes  []fwk.NodeInfo
+		code   fwk.Code
+		left   []string
+		remedy string
 	}{
-		"no plugin serves it":       {gpu, []fwk.NodeInfo{driver}, fwk.UnschedulableAndUnresolvable, nil},
-		"a plugin serves it":        {gpu, []fwk.NodeInfo{driver, plugin}, fwk.Success, []string{"plugin"}},
-		"the implicit name":         {"deviceclass.resource.kubernetes.io/gpu", []fwk.NodeInfo{plugin}, fwk.UnschedulableAndUnresolvable, nil},
-		"a name that no class maps": {"example.com/fpga", []fwk.NodeInfo{driver}, fwk.Skip, nil},
-		"no extended resource":      {"memory", []fwk.NodeInfo{driver}, fwk.Skip, nil},
+		"no plugin serves it":       {gpu, []fwk.NodeInfo{driver}, fwk.UnschedulableAndUnresolvable, nil, "drawbridge.dev/translate=enforce"},
+		"a plugin serves it":        {gpu, []fwk.NodeInfo{driver, plugin}, fwk.Success, []string{"plugin"}, ""},
+		"the implicit name":         {"deviceclass.resource.kubernetes.io/gpu", []fwk.NodeInfo{plugin}, fwk.UnschedulableAndUnresolvable, nil, "by a ResourceClaim"},
+		"a name that no class maps": {"example.com/fpga", []fwk.NodeInfo{driver}, fwk.Skip, nil, ""},
+		"no extended resource":      {"memory", []fwk.NodeInfo{driver}, fwk.Skip, nil, ""},
 	}
 	for name, each := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -373,9 +374,8 @@ func TestAMappedExtendedResourceNeedsADevicePlugin(t *testing.T) {
 			left, status := s.preFilter(t, podRequesting(each.name), each.nodes...)
 			checkCode(t, status, each.code)
 			checkTexts(t, left, each.left...)
-			if each.code == fwk.UnschedulableAndUnresolvable &&
-				!strings.Contains(status.Message(), "drawbridge.dev/translate=enforce") {
-				t.Errorf("no remedy in %q", status.Message())
+			if !strings.Contains(status.Message(), each.remedy) {
+				t.Errorf("no remedy %q in %q", each.remedy, status.Message())
 			}
 		})
 	}

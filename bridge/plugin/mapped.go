@@ -30,8 +30,16 @@ func (p *Plugin) nodesOfPlugins(pod *v1.Pod, nodes []fwk.NodeInfo) (sets.Set[str
 	}
 	return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, fmt.Sprintf(
 		"the scheduler %s does not allocate the extended resource %s, which a DeviceClass maps and no device plugin "+
-			"serves; label the namespace %s with drawbridge.dev/translate=enforce and create the pod again, so that "+
-			"admission translates the request to a ResourceClaim", pod.Spec.SchedulerName, mapped[0], pod.Namespace))
+			"serves; %s", pod.Spec.SchedulerName, mapped[0], remedyFor(mapped[0], pod.Namespace)))
+}
+
+// remedyFor returns what to do about a mapped resource; admission does not translate implicit names.
+func remedyFor(name v1.ResourceName, namespace string) string {
+	if isImplicit(name) {
+		return "request the devices by a ResourceClaim, or create the pod with the default scheduler"
+	}
+	return fmt.Sprintf("label the namespace %s with drawbridge.dev/translate=enforce and create the pod again, so that "+
+		"admission translates the request to a ResourceClaim", namespace)
 }
 
 // servedNodes are the names of the nodes that nodesOfPlugins returned in this scheduling cycle.
@@ -87,8 +95,12 @@ func extendedResources(pod *v1.Pod) sets.Set[v1.ResourceName] {
 	return names
 }
 
+func isImplicit(name v1.ResourceName) bool {
+	return strings.HasPrefix(string(name), resourceapi.ResourceDeviceClassPrefix)
+}
+
 func isMapped(name v1.ResourceName, classes []*resourceapi.DeviceClass) bool {
-	if strings.HasPrefix(string(name), resourceapi.ResourceDeviceClassPrefix) {
+	if isImplicit(name) {
 		return true
 	}
 	for _, class := range classes {

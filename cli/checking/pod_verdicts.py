@@ -27,6 +27,7 @@ from drawbridge.documents.values import Value
 from drawbridge.dra.claim import TEMPLATE, Template, template_reader
 from drawbridge.dra.gates import Gates
 from drawbridge.dra.validation import format_object_name
+from drawbridge.facts.codes import CLASS_NAME_UNSERVED
 from drawbridge.facts.offers import served_resources
 from drawbridge.finding import Finding, Severity
 from drawbridge.judge.context import JudgeContext
@@ -52,6 +53,8 @@ from drawbridge.translate.manifests.workloads import Place, find_places
 from drawbridge.translate.opt_out import is_opted_out
 from drawbridge.translate.pods import translate
 
+# What the scheduler of a pod cannot allocate.
+_SCHEDULERS: Final = frozenset({CLAIMS_LEFT_TO_SCHEDULER.name, CLASS_NAME_UNSERVED.name})
 # In findings about the claim that the scheduler makes, until they are moved to the pod.
 _SCHEDULERS_CLAIM: Final = "(the scheduler's claim)"
 
@@ -83,7 +86,7 @@ def translate_pods(document: Document, context: TranslationContext) -> PodsOfDoc
         return PodsOfDocument(findings=wrong)
     translated = translate_object(document.value, document.name, context)
     errors = [*wrong, *(e for e in translated.findings if e.severity is Severity.ERROR)]
-    left = [e for e in translated.findings if e.code == CLAIMS_LEFT_TO_SCHEDULER.name]
+    left = [e for e in translated.findings if e.code in _SCHEDULERS]
     pods = []
     for place in places:
         if is_opted_out(place.pod):

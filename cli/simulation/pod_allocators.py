@@ -31,7 +31,7 @@ from drawbridge.dra.taints import DeviceTaintRule
 from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.facts.model import Facts
 from drawbridge.facts.offers import served_resources
-from drawbridge.ledger.extended_resources import class_by_resource_name
+from drawbridge.ledger.extended_resources import class_by_resource_name, requested_names
 from drawbridge.ledger.node_fit import ClusterNodes
 from drawbridge.ledger.planner import Planner, PlannerObject
 from drawbridge.ledger.plugin_holders import find_held_on_nodes
@@ -53,6 +53,7 @@ class PodAllocators:
     fence: tuple[DeviceTaintRule, ...] = ()  # of the pools on other owned nodes
     # Whether admission moves pods with claims off the default scheduler, in bridge placement.
     moves_default: bool = False
+    facts: Facts = field(default_factory=Facts)
     placements: Mapping[str, Placement] = field(default_factory=dict)  # by namespace, "" the others
 
     def choose(self, pod: Pod) -> Allocator:
@@ -62,6 +63,7 @@ class PodAllocators:
         name = pod.spec.scheduler_name
         placement = self.placements.get(pod.metadata.namespace, self.placements[""])
         moves = self.moves_default if pod.spec.resource_claims else pod.group is not None
+        moves = moves and not self.facts.left_to_classes(requested_names(pod))
         moved = moves and is_default_scheduler(name) and placement is Placement.BRIDGE
         return Allocator.DRAWBRIDGE if name == OURS or moved else Allocator.UPSTREAM
 
@@ -144,6 +146,7 @@ def find_pod_allocators(
         ),
         fence=fence_rules(_find_pools_by_rules(entries, objects)),
         moves_default=owns_all_drivers(facts, configuration),
+        facts=facts,
         placements=decide_placements(
             labels_of_namespaces(each.value for each in objects.others), configuration
         ),

@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeVar
 
 import msgspec
 
-from drawbridge.dra.classes import IMPLICIT_PREFIX, MAX_IMPLICIT_LENGTH
+from drawbridge.dra.classes import IMPLICIT_PREFIX, MAX_IMPLICIT_LENGTH, is_implicit_name
 from drawbridge.dra.gates import NEWEST, Gates
 from drawbridge.names import API_VERSION
 
@@ -279,6 +279,18 @@ class Facts(FactsPart, frozen=True, dict=True):  # for the cached properties
             return resource
         exists = self.find_class(implied)
         return msgspec.structs.replace(resource, classes=(implied,)) if exists else resource
+
+    def left_to_classes(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return the extended resources of a DeviceClass that no device plugin serves.
+
+        Only the default scheduler makes claims for them. No plugin serves an implicit name.
+        """
+        rows = {name: self.find_resource(name) for name in names}
+        return tuple(
+            name
+            for name, row in rows.items()
+            if is_implicit_name(name) or (row.classes and not row.nodes)
+        )
 
     @property
     def knows_offers(self) -> bool:

@@ -21,8 +21,8 @@ from drawbridge.translate.changeable import (
     check_late_scheduler,
     report_wrong_types,
 )
-from drawbridge.translate.changes import codes as change_codes
 from drawbridge.translate.changes import (
+    class_names,
     dual_nodes,
     environment,
     group_members,
@@ -30,6 +30,7 @@ from drawbridge.translate.changes import (
     own_claims,
     scheduler,
 )
+from drawbridge.translate.changes import codes as change_codes
 from drawbridge.translate.changes.patch import Original, Patch, check_annotation_size
 from drawbridge.translate.changes.pod_claims import add_claims, remove_fields
 from drawbridge.translate.changes.queues import (
@@ -234,20 +235,26 @@ def _move_to_scheduler(
 
     `requests_devices` is whether it requests devices that stay with a device plugin.
     """
+    if check_changeable(pod):
+        return Translation(findings=findings)
+    findings += class_names.report_pending(pod, context.facts)
     has_claims = own_claims.has_claims(pod)
-    if (
-        context.configuration.placement is not Placement.BRIDGE
-        or not (has_claims or group_members.moves(pod))
-        or check_changeable(pod)
-    ):
+    is_bridge = context.configuration.placement is Placement.BRIDGE
+    if not is_bridge or not (has_claims or group_members.moves(pod)):
         return Translation(findings=findings)
     patch = Patch(pod)
     try:
         if has_claims and not requests_devices:
             moved = own_claims.move_pod(patch, context.facts, context.configuration)
-            findings = (*findings, *moved, *group_members.report_left_member(patch.pod))
+            findings = (
+                *findings,
+                *moved,
+                *group_members.report_left_member(patch.pod, context.facts),
+            )
         elif not has_claims:
-            findings += tuple(group_members.move_pod(patch, requests_devices=requests_devices))
+            findings += tuple(
+                group_members.move_pod(patch, context.facts, requests_devices=requests_devices)
+            )
     except EditError as error:
         return Translation(findings=(*findings, PLACE_TAKEN.at("spec.tolerations", f"{error}")))
     _note_original(patch, pod, context)
@@ -307,6 +314,7 @@ def _compose(
     except EditError as error:
         findings += (PLACE_TAKEN.at("spec.affinity", f"{error}"),)
     findings = _set_scheduler(patch, findings, outcome, context.configuration)
+    findings += tuple(class_names.refuse_pending(patch.pod, context.facts))
     if _has_error(findings):
         return Translation(findings=findings)
     findings += tuple(scheduler.report_divided_devices(patch.pod, outcome.classes, context.facts))

@@ -153,6 +153,9 @@ spec:
   devices: [{name: c}]
 """
 TOLERATED = "tolerations: [{key: drawbridge.dev/owned, operator: Exists}]"
+IMPLICIT = (
+    "initContainers: [{name: i, resources: {limits: {deviceclass.resource.kubernetes.io/gpu: 2}}}]"
+)
 
 
 @pytest.mark.parametrize(
@@ -166,6 +169,8 @@ TOLERATED = "tolerations: [{key: drawbridge.dev/owned, operator: Exists}]"
         ("schedulerName: default-scheduler", "", "n2"),
         ("schedulerName: default-scheduler", OTHER_DRIVER, "n1"),
         ("schedulerName: drawbridge", OTHER_DRIVER, "n2"),
+        # Nor does it move one with a name that only the default scheduler allocates.
+        (IMPLICIT.replace("2", "1"), "", "n1"),
     ],
 )
 def test_the_scheduler_of_a_pod_decides_which_pools_it_uses(

@@ -6,7 +6,8 @@ from pathlib import Path
 from drawbridge.config.model import Configuration, LabelSelector, OwnedPool, Placement
 from drawbridge.config.string_formats import DriverName
 from drawbridge.documents.patch import apply_edits
-from drawbridge.facts.model import ClassFacts, Driver, Facts
+from drawbridge.facts.model import ClassFacts, Cluster, Driver, Facts, ResourceFacts
+from drawbridge.finding import Severity
 from drawbridge.translate.changes.patch import restore_original
 from drawbridge.translate.context import Translation, make_context
 from drawbridge.translate.pods import translate
@@ -61,7 +62,8 @@ def test_undo_restores_the_pod_and_a_second_translation_changes_nothing(case: Ya
 def test_native_placement_changes_nothing(case: YamlValue) -> None:
     made = done(case, Configuration())
     assert made.edits == ()
-    assert made.findings == ()
+    pending = [each for each in case["findings"] if each.endswith("stays pending")]
+    assert [f"{each.code}: {each.message}" for each in made.findings] == pending
 
 
 def legacy(**spec: object) -> YamlValue:
@@ -91,6 +93,46 @@ def test_only_translated_pods_of_our_scheduler_tolerate_the_fence(
     assert (after["spec"].get("schedulerName") == "drawbridge") is tolerated
     assert restore_original(after)["spec"] == given["spec"]  # type: ignore[index,call-overload]
     assert translate(after, make_context(BRIDGE)).edits == ()
+
+
+IMPLICIT = "deviceclass.resource.kubernetes.io/gpu.nvidia.com"
+
+
+@every_row(
+    ("scheduler", "placement", "refused"),
+    [
+        (None, Placement.BRIDGE, True),
+        ("drawbridge", Placement.BRIDGE, True),
+        ("volcano", Placement.BRIDGE, False),
+        (None, Placement.NATIVE, False),
+        ("drawbridge", Placement.NATIVE, True),
+    ],
+)
+def test_a_translated_pod_of_our_scheduler_with_an_implicit_name_is_refused(
+    scheduler: str | None, placement: Placement, *, refused: bool
+) -> None:
+    """The scheduler would wait for the name for ever."""
+    given = legacy() if scheduler is None else legacy(schedulerName=scheduler)
+    given["spec"]["containers"].append({"resources": {"limits": {IMPLICIT: "1"}}})
+    made = translate(given, make_context(Configuration(placement=placement, owned_pools=OWNED)))
+    told = [each for each in made.findings if each.code == "ClassNameUnserved"]
+    assert bool(told) is refused
+    assert bool(made.edits) is not refused
+    if refused:
+        assert [(each.severity, each.path) for each in told] == [
+            (Severity.ERROR, f"spec.containers[1].resources.limits[{IMPLICIT}]")
+        ]
+
+
+def test_a_name_of_a_class_that_a_plugin_serves_does_not_keep_a_pod_off_our_scheduler() -> None:
+    rows = (
+        ResourceFacts("a.io/gpu", classes=("a",)),
+        ResourceFacts("b.io/gpu", classes=("b",), nodes=1),
+        ResourceFacts("c.io/gpu", nodes=1),
+    )
+    facts = Facts(names=rows, cluster=Cluster(gates=("extended_resource",)))
+    names = ("a.io/gpu", "b.io/gpu", "c.io/gpu", "d.io/gpu", IMPLICIT)
+    assert facts.left_to_classes(names) == ("a.io/gpu", IMPLICIT)
 
 
 def test_a_translated_pod_of_another_scheduler_that_tolerates_the_fence_is_reported() -> None:

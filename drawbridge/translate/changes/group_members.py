@@ -2,7 +2,8 @@
 
 A scheduler schedules a gang only if it has all members. The other members may request devices and
 move, for example the workers of a launcher. Whether they do cannot be seen in one pod, so the group
-alone decides. A pod with another scheduler than the default one keeps it.
+alone decides. A pod with another scheduler than the default one keeps it, and so does one with a
+name that only the default scheduler allocates.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,8 +12,10 @@ from typing import Final
 from drawbridge.documents.paths import format_path, get_value
 from drawbridge.documents.values import Value
 from drawbridge.dra.counted import count_noun, list_some
+from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
 from drawbridge.pod_groups import Member, PodGroup, find_group, find_split_gangs
+from drawbridge.translate.changes.class_names import report_kept
 from drawbridge.translate.changes.codes import GANG_SPLIT, SCHEDULER_OURS
 from drawbridge.translate.changes.patch import Patch
 from drawbridge.translate.changes.scheduler import (
@@ -28,6 +31,10 @@ _OWN_OR_LEAVE: Final = (
     "Add entries for all drivers to `ownedPools`, set schedulerName of all members to drawbridge, "
     "or label the namespace with drawbridge.dev/placement=native."
 )
+_CLAIMS_OR_LEAVE: Final = (
+    "Request the devices by ResourceClaims, or label the namespace with "
+    "drawbridge.dev/placement=native."
+)
 
 
 def moves(pod: Value) -> bool:
@@ -35,7 +42,7 @@ def moves(pod: Value) -> bool:
     return is_default_scheduler(get_value(pod, SCHEDULER)) and find_group(pod) is not None
 
 
-def move_pod(patch: Patch, *, requests_devices: bool) -> Iterator[Finding]:
+def move_pod(patch: Patch, facts: Facts | None, *, requests_devices: bool) -> Iterator[Finding]:
     """Set the scheduler of a member.
 
     A member without devices also tolerates the taint of owned nodes. A member whose devices a
@@ -43,6 +50,10 @@ def move_pod(patch: Patch, *, requests_devices: bool) -> Iterator[Finding]:
     has the wrong type.
     """
     if not moves(patch.pod):
+        return
+    if unserved := report_kept(patch.pod, facts):
+        yield from unserved
+        yield from report_left_member(patch.pod, facts)
         return
     if requests_devices:
         patch.put(SCHEDULER, OURS)
@@ -52,7 +63,7 @@ def move_pod(patch: Patch, *, requests_devices: bool) -> Iterator[Finding]:
     yield SCHEDULER_OURS.at(moved.path, f"{moved.message}, for the group of the pod")
 
 
-def report_left_member(pod: Value) -> Iterator[Finding]:
+def report_left_member(pod: Value, facts: Facts | None) -> Iterator[Finding]:
     """Report a member of a gang that keeps the default scheduler for its claims."""
     group = find_group(pod)
     if group is not None and group.is_gang and is_default_scheduler(get_value(pod, SCHEDULER)):
@@ -60,7 +71,7 @@ def report_left_member(pod: Value) -> Iterator[Finding]:
             format_path(SCHEDULER),
             f"the pod is a member of a gang and keeps {DEFAULT} for its claims, but members "
             f"without claims of their own move to {OURS}",
-            remedy=_OWN_OR_LEAVE,
+            remedy=_CLAIMS_OR_LEAVE if report_kept(pod, facts) else _OWN_OR_LEAVE,
         )
 
 

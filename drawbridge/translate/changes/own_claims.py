@@ -2,7 +2,8 @@
 
 A claim does not say which pools can satisfy it, and the claims of a pod are not read. The pod is
 moved only if every driver of the cluster has owned pools, so that no claim needs another scheduler.
-A driver that publishes nothing now, because it restarts, counts if its DeviceClass exists.
+A driver that publishes nothing now, because it restarts, counts if its DeviceClass exists. A pod
+with a name that only the default scheduler allocates stays with that scheduler.
 """
 
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from drawbridge.facts.families import known_families
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
 from drawbridge.names import OWNED_TAINT
+from drawbridge.translate.changes.class_names import report_kept
 from drawbridge.translate.changes.codes import CLAIMS_LEFT_TO_SCHEDULER, SCHEDULER_OURS
 from drawbridge.translate.changes.patch import Patch
 from drawbridge.translate.changes.scheduler import (
@@ -48,10 +50,15 @@ def move_pod(patch: Patch, facts: Facts | None, configuration: Configuration) ->
                 "spec.tolerations", f"added a toleration for the taint {OWNED_TAINT}"
             )
         return
+    unserved: tuple[Finding, ...] = ()
     if is_default_scheduler(name) and owns_all_drivers(facts, configuration):
-        yield use_our_scheduler(patch)
+        unserved = report_kept(patch.pod, facts)
+        if not unserved:
+            yield use_our_scheduler(patch)
+            return
+    yield from (*report_tolerated_fence(patch.pod), *unserved)
+    if unserved:
         return
-    yield from report_tolerated_fence(patch.pod)
     owned = {str(each.driver) for each in configuration.owned_pools}
     published = {each.name for each in facts.drivers} if facts else set()
     if is_default_scheduler(name) and not owned.isdisjoint(published):

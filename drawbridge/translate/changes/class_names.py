@@ -1,0 +1,60 @@
+"""Reports the extended resources of a pod that only the default scheduler can allocate.
+
+For a name that a DeviceClass serves, its plugin DynamicResources makes a claim. The scheduler of
+Drawbridge runs without that plugin.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec.structs import replace
+
+from drawbridge.documents.paths import Path, format_path, get_value
+from drawbridge.documents.values import Value, as_list, as_mapping
+from drawbridge.dra.counted import list_some
+from drawbridge.dra.quantity import valid_quantity
+from drawbridge.facts.codes import CLASS_NAME_UNSERVED
+from drawbridge.facts.model import Facts
+from drawbridge.finding import Finding, Severity
+from drawbridge.translate.changes.scheduler import DEFAULT, OURS, SCHEDULER
+
+_MAX_NAMES: Final = 3
+
+
+def report_kept(pod: Value, facts: Facts | None) -> tuple[Finding, ...]:
+    """Report the names for which a pod keeps the default scheduler."""
+    return _report(pod, facts, f"the pod keeps {DEFAULT}, because {OURS} does not allocate {{}}")
+
+
+def report_pending(pod: Value, facts: Facts | None) -> tuple[Finding, ...]:
+    """Report the names for which a pod of our scheduler waits for ever."""
+    if get_value(pod, SCHEDULER) != OURS:
+        return ()
+    return _report(pod, facts, f"{OURS} does not allocate {{}}, so the pod stays pending")
+
+
+def refuse_pending(pod: Value, facts: Facts | None) -> Iterator[Finding]:
+    """Refuse a translated pod that would wait for ever."""
+    for finding in report_pending(pod, facts):
+        yield replace(finding, severity=Severity.ERROR)
+
+
+def _report(pod: Value, facts: Facts | None, text: str) -> tuple[Finding, ...]:
+    """Report the names that a class serves and no plugin; without facts, the implicit ones."""
+    places = dict(_list_requests(pod))
+    names = (facts or Facts()).left_to_classes(places)
+    if not names:
+        return ()
+    message = text.format(f"{list_some(names, _MAX_NAMES, 'name')}, which a DeviceClass serves")
+    return (CLASS_NAME_UNSERVED.at(format_path(places[names[0]]), message),)
+
+
+def _list_requests(pod: Value) -> Iterator[tuple[str, Path]]:
+    """Yield the names with a domain that containers request, and where."""
+    for part in ("initContainers", "containers"):
+        for index, container in enumerate(as_list(get_value(pod, ("spec", part)))):
+            for kind in ("requests", "limits"):
+                for name, amount in as_mapping(get_value(container, ("resources", kind))).items():
+                    quantity = valid_quantity(amount) if "/" in name else None
+                    if quantity is not None and quantity.sign() > 0:
+                        yield name, ("spec", part, index, "resources", kind, name)
