@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from cli.input import codes, installed_namespace, live_cluster
+from cli.input.cluster_objects import find_objects
 from cli.input.files import read_documents
 from cli.input.live_cluster import ClusterReadError
 from cli.input.stuck_objects import find_stuck_around, find_stuck_in_files
@@ -103,13 +104,8 @@ def _sort_by_kind(
     documents: Iterator[Document | LocatedFinding], findings: list[LocatedFinding]
 ) -> _ByKind:
     by_kind: _ByKind = {}
-    for document in documents:
-        if isinstance(document, LocatedFinding):
-            findings.append(document)
-        elif document.findings:
-            findings += document.findings
-        elif isinstance(document.value, dict):
-            by_kind.setdefault(f"{document.value.get('kind')}", []).append(document.value)
+    for _, value in find_objects(documents, findings):
+        by_kind.setdefault(f"{value.get('kind')}", []).append(value)
     return by_kind
 
 

@@ -5,7 +5,7 @@ configurations and all other objects stay documents. Keeps the position of each 
 later findings about it get a file and a line.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -63,6 +63,19 @@ class ClusterObjects:
         return document.locate_finding(finding, layouts)
 
 
+def find_objects(
+    documents: Iterable[Document | LocatedFinding], findings: list[LocatedFinding]
+) -> Iterator[tuple[Document, dict[str, Value]]]:
+    """Yield the documents with an object, and the object; add the findings of unreadable ones."""
+    for document in documents:
+        if isinstance(document, LocatedFinding):
+            findings.append(document)
+        elif document.findings:
+            findings += document.findings
+        elif isinstance(document.value, dict):
+            yield document, document.value
+
+
 def sort_documents(documents: Iterable[Document | LocatedFinding]) -> ClusterObjects:
     """Sort documents by kind; the findings of unreadable documents are kept in order."""
     slices, classes, nodes = list[Slice](), list[DeviceClass](), list[Node]()
@@ -77,22 +90,17 @@ def sort_documents(documents: Iterable[Document | LocatedFinding]) -> ClusterObj
     }
     undecoded: dict[str, list[Document]] = {"pods": [], "configurations": [], "others": []}
     findings, places, layouts = list[LocatedFinding](), dict[str, Document](), LayoutCache()
-    for document in documents:
-        if isinstance(document, LocatedFinding):
-            findings.append(document)
-        elif document.findings:
-            findings += document.findings
-        elif isinstance(document.value, dict):
-            places.setdefault(document.name, document.without_value())
-            version, kind = (f"{document.value.get(key)}" for key in ("apiVersion", "kind"))
-            group = version.rpartition("/")[0]
-            if isinstance(document.decoded, Slice):
-                slices.append(document.decoded)
-            elif decode := decoders.get((group, kind)):
-                problems = decode(document.value, document.index)
-                findings += [document.locate_finding(each, layouts) for each in problems]
-            else:
-                undecoded[_UNDECODED.get((group, kind), "others")].append(document)
+    for document, value in find_objects(documents, findings):
+        places.setdefault(document.name, document.without_value())
+        version, kind = (f"{value.get(key)}" for key in ("apiVersion", "kind"))
+        group = version.rpartition("/")[0]
+        if isinstance(document.decoded, Slice):
+            slices.append(document.decoded)
+        elif decode := decoders.get((group, kind)):
+            problems = decode(value, document.index)
+            findings += [document.locate_finding(each, layouts) for each in problems]
+        else:
+            undecoded[_UNDECODED.get((group, kind), "others")].append(document)
     return ClusterObjects(
         slices=tuple(slices),
         classes=tuple(classes),
