@@ -1,7 +1,8 @@
 """What all decisions are made from: the cluster, what pods have, and what is asked elsewhere."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -18,6 +19,7 @@ from allocator.state.preemptors import Preemptors
 from allocator.state.records import PodRequest
 from allocator.state.releases import Releases
 from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits, ReservedPods
+from drawbridge.brief import NamespaceTimes
 from drawbridge.ledger.chosen_strategies import ALL_FIRST_FIT, StrategyNames
 from drawbridge.ledger.pods import Pod
 
@@ -55,6 +57,21 @@ class Basis:
         self.searches = NodeSearches(state, around.nodes_per_call)
         self.strategy = ConfiguredStrategy(state, around.strategy)
         self.lost_work = LostWork(state, around.server_time)
+        self._briefs = NamespaceTimes()
+
+    @contextmanager
+    def deciding(
+        self, namespace: str, now: float, out_of_time: Callable[[], bool] = never
+    ) -> Iterator[None]:
+        """Make a decision for a namespace, in which the search on a node has its time."""
+        planner, self.out_of_time = self.state.planner, out_of_time
+        planner.begin_decision(self._briefs.seconds(namespace, now))
+        try:
+            yield
+        finally:
+            self.out_of_time = never
+            if planner.is_slow:
+                self._briefs.note_cut(namespace, now)
 
     def search(self, request: PodRequest, limit: int = 0) -> NodeSearch:
         """Return the search for nodes of a pod in the decision that is being made."""

@@ -4,8 +4,7 @@ A decision is made on the current state and reserved before anybody else can ask
 the time. All memories are bounded.
 """
 
-from collections.abc import Callable, Collection, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
 from typing import Final, NamedTuple
 
 from msgspec import Raw
@@ -15,8 +14,8 @@ from allocator.decisions.basis import Basis, Surroundings
 from allocator.decisions.group_questions import GroupQuestion
 from allocator.decisions.group_victims import ContinuedVictims
 from allocator.decisions.groups import GroupDecisions
-from allocator.decisions.node_searches import answer_key
 from allocator.decisions.planned_holds import PlannedHolds
+from allocator.decisions.pod_promises import PodPromises
 from allocator.decisions.preemption import DevicePreemption
 from allocator.decisions.reserving import find_excess, reserve_on
 from allocator.decisions.scores import score_nodes
@@ -47,32 +46,9 @@ from allocator.state.record_states import RecordEvent
 from allocator.state.records import PodRequest, Preemptor
 from allocator.state.reserved_pods import ANSWERED_SECONDS
 from allocator.state.seen_pods import UNSEEN, UNSEEN_SECONDS
-from drawbridge.brief import NamespaceTimes
 from drawbridge.solver.reasons import Reason, say_with_subject
 
-# No other key of a request begins so.
-_GROUP: Final = b"group "
 _RESTARTED: Final = "the allocator has restarted since the pod was filtered"
-
-
-class Promise(NamedTuple):
-    """Whether a waiting pod got devices on a node, and if not, whether it can.
-
-    The search is `unfinished` while it has not examined all nodes. If it `was_cut` on a node, a
-    copy of the process can answer. It is `impossible` for a pod whose claims it cannot use. A pod
-    alone that `exceeds` a quota can have no devices of others either. A group `can_evict` others if
-    it could not by the answer before.
-    """
-
-    node: str = ""
-    unfinished: bool = False
-    impossible: bool = False
-    was_cut: bool = False
-    exceeds: bool = False
-    can_evict: bool = False
-    # All members of a group that got devices together, or the one that asks about it anew.
-    members: tuple[str, ...] = ()
-    pauses_until: float = 0.0
 
 
 class ReceivedGroup(NamedTuple):
@@ -97,7 +73,7 @@ class PodDecisions:
         self.preemptors, self.preemption = basis.preemptors, DevicePreemption(basis)
         self.planned_holds = PlannedHolds(basis)
         self.groups = GroupDecisions(basis, self.preemption)
-        self._briefs = NamespaceTimes()
+        self.promises = PodPromises(basis, self.groups, self.preemption, self._settle)
         self.server_time = around.server_time
 
     # --- the calls of the scheduler ---
@@ -111,7 +87,7 @@ class PodDecisions:
         equal request.
         """
         try:
-            with self._deciding(request.pod.namespace, now, out_of_time):
+            with self._basis.deciding(request.pod.namespace, now, out_of_time):
                 return self._prefilter(request, now)
         finally:
             members = self._basis.groups.members_of(self.groups.key_of(request.pod.uid))
@@ -179,7 +155,7 @@ class PodDecisions:
             raise ProtocolError(ErrorCode.NOT_READY, _RESTARTED)
         self._settle(now)
         question = GroupQuestion(request.group, members, priority, request.pod_uid)
-        with self._deciding(own.pod.namespace, now, out_of_time):
+        with self._basis.deciding(own.pod.namespace, now, out_of_time):
             answer = self.groups.answer(question, now)
             if answer.reason is not None:
                 return refuse_group(answer)
@@ -274,7 +250,7 @@ class PodDecisions:
         request = self.requests.find(pod_uid)
         if request is None:
             return ReserveReply(reserved=False, message=_RESTARTED)
-        with self._deciding(request.pod.namespace, now):
+        with self._basis.deciding(request.pod.namespace, now):
             return self._reserve(request, node, now)
 
     def _reserve(self, request: PodRequest, node: str, now: float) -> ReserveReply:
@@ -319,7 +295,7 @@ class PodDecisions:
             # A node whose search was cut would look like one that does not fit.
             return planner.was_cut or out_of_time()
 
-        with self._deciding(pod_request.pod.namespace, now, is_over):
+        with self._basis.deciding(pod_request.pod.namespace, now, is_over):
             return self._preempt(request, pod_request, now)
 
     def _preempt(
@@ -337,80 +313,10 @@ class PodDecisions:
         self, pod_uid: str, now: float, out_of_time: Callable[[], bool]
     ) -> ContinuedVictims:
         """Continue a search for victims of a group that was cut."""
-        with self._deciding(self.state.records.get(pod_uid).namespace, now, out_of_time):
+        with self._basis.deciding(self.state.records.get(pod_uid).namespace, now, out_of_time):
             return self.groups.continue_preemption(pod_uid)
 
-    # --- waking ---
-
-    def promise(
-        self,
-        pod_uid: str,
-        now: float,
-        without: Collection[str] = (),
-        out_of_time: Callable[[], bool] = never,
-    ) -> Promise:
-        """Reserve devices for a waiting pod for a short time.
-
-        The pod asks again, and its promise becomes a reservation then.
-        """
-        request = self.requests.find(pod_uid)
-        if request is None or self.requests.find_problem(request):
-            return Promise(impossible=True)
-        key, own = self.groups.key_of(pod_uid), self.reservations.find(pod_uid)
-        if own and not (self.groups.is_cut(key) or self.groups.interrupted.is_gathering(key)):
-            # A member that paused when its group got devices has its part and does not know it.
-            return Promise(node=own.node if self.groups.find_hold(pod_uid, now) else "")
-        if (others := self.groups.wait_for_others(key, now)) is not None:
-            return Promise(pauses_until=others.pauses_until)
-        with self._deciding(request.pod.namespace, now, out_of_time):
-            if key:
-                return self._promise_group(key, pod_uid, now)
-            return self._promise_alone(request, now, without)
-
-    def _promise_alone(self, request: PodRequest, now: float, without: Collection[str]) -> Promise:
-        pod_uid = request.pod.uid
-        search = replace(self._basis.search(request, 1), without=without)
-        self._settle(now)
-        if find_excess(self._basis, search) is not None:
-            return Promise(exceeds=True)
-        kept = self.preemptors.find(pod_uid)
-        if kept is not None and not kept.pending:
-            own = self.preemption.find_kept(pod_uid, replace(search, without=()))
-            if own is not None:
-                return Promise(node=own.name)  # its devices are kept already
-        shortlist = self._basis.searches.run(search, now)
-        for fit in self.strategy.best_first(search, shortlist, now):
-            if not reserve_on(self._basis, request, fit.name, now, promised=True):
-                return Promise(node=fit.name)
-        unfinished = not (shortlist.has_ended or shortlist.fitting or without)
-        if shortlist.has_ended and not (self.state.planner.was_cut or shortlist.fitting):
-            # What became free is kept for others before this pod has its turn.
-            taken, ended = self.preemption.take_over(search)
-            reserve = self.reservations.reserve_found
-            if taken and not reserve(request, taken, search, now, promised=True):
-                return Promise(node=taken.name)
-            unfinished = not (ended or without)
-        if self.state.planner.was_cut:
-            return Promise(unfinished=True, was_cut=True)
-        return Promise(unfinished=unfinished, exceeds=bool(shortlist.exceeding))
-
-    def _promise_group(self, key: str, pod_uid: str, now: float) -> Promise:
-        if not self.groups.is_known(key):
-            return Promise(members=(pod_uid,))  # the scheduler asks about the group anew
-        self._settle(now)
-        before = self._basis.groups.get(key).refusal
-        answer = self.groups.answer_again(key, now)
-        if answer is None:
-            return Promise()
-        own = self.reservations.find(pod_uid) if pod_uid in answer.placed else None
-        return Promise(
-            own.node if own else "",
-            unfinished=not answer.complete,
-            was_cut=self.state.planner.was_cut,
-            can_evict=answer.preemptible and not (before and before.answer.preemptible),
-            members=(*answer.placed, *self.groups.waiting_alone(key, answer, now)),
-            pauses_until=answer.pauses_until,
-        )
+    # --- the ends of pods and terms ---
 
     def end(self, pod_uid: str) -> bool:
         """Remember nothing more of a pod that is bound, ended or deleted.
@@ -420,8 +326,6 @@ class PodDecisions:
         has_changed = self.groups.note_end(pod_uid)
         self.state.records.end(pod_uid)
         return has_changed
-
-    # --- the write path ---
 
     def end_term(self) -> None:
         """Forget all reservations."""
@@ -446,45 +350,10 @@ class PodDecisions:
         kept = self.preemptors.find(pod_uid)
         return kept if kept is not None and kept.planned is not None else None
 
-    # --- one decision ---
-
-    @contextmanager
-    def _deciding(
-        self, namespace: str, now: float, out_of_time: Callable[[], bool] = never
-    ) -> Iterator[None]:
-        """Make a decision for a namespace, in which the search on a node has its time."""
-        planner, self._basis.out_of_time = self.state.planner, out_of_time
-        planner.begin_decision(self._briefs.seconds(namespace, now))
-        try:
-            yield
-        finally:
-            self._basis.out_of_time = never
-            if planner.is_slow:
-                self._briefs.note_cut(namespace, now)
-
     def _settle(self, now: float) -> None:
         """Keep what is kept for pods in step with the cluster, before anything is decided."""
         self.planned_holds.settle(now)
         self.preemptors.settle(now)
-
-    def request_key(self, pod_uid: str) -> bytes | None:
-        """Return a key that is equal for pods that ask the same."""
-        request = self.requests.find(pod_uid)
-        if request is None or any(uid not in self.state.claims for uid in request.claims):
-            return None
-        if group := self.groups.key_of(pod_uid):
-            return _GROUP + group.encode()
-        return answer_key(self.requests.search(request), self.state)
-
-    def exceeds_quota(self, key: bytes) -> bool:
-        """Whether pods alone with this key exceed a quota, in the current state."""
-        return self._basis.quotas.is_refused(key) or self._basis.searches.exceeds_quota(key)
-
-    def is_refused(self, key: bytes) -> bool:
-        """Whether no node fits for the pods with this key, in the current state."""
-        if key.startswith(_GROUP):
-            return self.groups.is_refused(key.removeprefix(_GROUP).decode())
-        return self._basis.quotas.is_refused(key) or self._basis.searches.is_refused(key)
 
     def _wait(
         self, reply: PreFilterReply, shortlist: Shortlist, search: NodeSearch, now: float

@@ -27,7 +27,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from allocator.decisions.pod_devices import PodDecisions, Promise
+from allocator.decisions.pod_devices import PodDecisions
+from allocator.decisions.pod_promises import Promise
 from allocator.decisions.searches_aside import CutSearches, SearchesAside
 from allocator.decisions.shortlist import never
 from allocator.decisions.wake_turns import (
@@ -59,10 +60,9 @@ class WaitingPods:
 
     def __init__(self, decisions: PodDecisions, *, eviction_delay: float = 0.0) -> None:
         """Create the pods; each waits for `eviction_delay` seconds before it evicts others."""
-        self._decisions = decisions
+        self._decisions, self._promises = decisions, decisions.promises
         self._eviction_delay = eviction_delay
-        self._state = decisions.state
-        self._records = decisions.state.records
+        self._state, self._records = decisions.state, decisions.state.records
         self._settled: list[str] = []  # the pods that have ended and have a record; the next last
         self._questions = VictimQuestions(self._records, self._state)
         self._bound = BoundVictims(self._records, self._state.pods)
@@ -88,7 +88,7 @@ class WaitingPods:
         self, uid: str, fitting: Collection[str], now: float, *, complete: bool = True
     ) -> None:
         """Keep a pod that was answered, until it is reserved."""
-        key, record = self._decisions.request_key(uid), self._records.get(uid)
+        key, record = self._promises.request_key(uid), self._records.get(uid)
         if key is None or record.request is None:
             self.stop_waking(uid)
             return  # the scheduler itself tries it again, later
@@ -107,7 +107,7 @@ class WaitingPods:
             if self._state.pods.get(uid).nominated_node:
                 victims = (victims or VictimQuestion()).refused(self._questions.changed)
         paused = 0.0 if fitting else groups.waits_until(record.group, now)
-        exceeds = not fitting and self._decisions.exceeds_quota(key)
+        exceeds = not fitting and self._promises.exceeds_quota(key)
         waiting = Waiting(place, key, frozenset(fitting), exceeds=exceeds)
         parts = {"device_pause": pause, "victims": victims, "unanswered": False}
         self._change(uid, RecordEvent.ANSWERED, waiting, **parts)
@@ -144,11 +144,11 @@ class WaitingPods:
         A pod that was `refused` victims asks again when another pod has ended, soon (`again`), or
         at the end of the pause of its group (`at`). A search that was `cut` on a node is set aside.
         """
-        pod, key = self._find(uid), self._decisions.request_key(uid)
+        pod, key = self._find(uid), self._promises.request_key(uid)
         if pod is not None and key is not None:
             self._leave(uid)
             victims = VictimQuestion(changed=self._questions.changed) if refused else None
-            waiting = Waiting(pod.place, key, exceeds=self._decisions.exceeds_quota(key))
+            waiting = Waiting(pod.place, key, exceeds=self._promises.exceeds_quota(key))
             self._change(uid, RecordEvent.ASKS_VICTIMS, waiting, victims=victims, unanswered=False)
             if cut is not None:
                 self._set_preemption_aside(uid, cut)
@@ -280,7 +280,7 @@ class WaitingPods:
         self._state.planner.become_copy(tell, clock)
         self._decisions.planned_holds.try_again(uid)
         pod, request = self._find(uid), self._aside.preemption(uid)
-        self._decisions.promise(uid, now, pod.seen if pod else ())
+        self._promises.make(uid, now, pod.seen if pod else ())
         if request is not None:
             self._decisions.preempt(request, now)
 
@@ -359,7 +359,7 @@ class WaitingPods:
         ended = []
         for uid in tuple(islice(self._records.with_part("unanswered"), VISITS_PER_TURN)):
             record = self._records.get(uid)
-            if record.waiting is None or self._decisions.is_refused(record.key):
+            if record.waiting is None or self._promises.is_refused(record.key):
                 self._records.change(uid, RecordEvent.SEARCHED, unanswered=False)
                 ended.append(uid)
             else:
@@ -405,9 +405,9 @@ class WaitingPods:
         if self._decisions.preemption.lowest_priority() < -first.priority:
             return False
         # With many keys, to look at all of them takes longer than to look at the pods.
-        if len(keys) > FEW_KEYS or not all(map(self._decisions.is_refused, keys)):
+        if len(keys) > FEW_KEYS or not all(map(self._promises.is_refused, keys)):
             return False
-        return all(map(self._decisions.exceeds_quota, exceeding))
+        return all(map(self._promises.exceeds_quota, exceeding))
 
     def _try(self, uid: str, work: TurnWork) -> bool:
         """Search nodes for a pod, until its search or the turn ends; False if it is not due."""
@@ -444,8 +444,8 @@ class WaitingPods:
             return False  # kube-scheduler can ask before it hears that a pod is bound
         if pod.exceeds:
             # Room in a quota is another answer, also without a free device.
-            return not self._decisions.exceeds_quota(record.key)
-        is_refused = self._decisions.is_refused(record.key)
+            return not self._promises.exceeds_quota(record.key)
+        is_refused = self._promises.is_refused(record.key)
         return not is_refused or self._decisions.preemption.may_take_over(record)
 
     def next_time(self) -> float | None:
@@ -477,7 +477,7 @@ class WaitingPods:
                 self._questions.ask_soon(uid, work.now)
             # A group that is refused needs no other note that its members were tried, which would
             # outlast the refusal. A member that pauses is tried at the end of its pause.
-            is_noted = bool(group) and self._decisions.is_refused(key)
+            is_noted = bool(group) and self._promises.is_refused(key)
             state = -1 if is_noted else self._state.epoch()
             for member in () if is_noted else alike:
                 if (waiting := self._find(member)) is not None:
@@ -488,7 +488,7 @@ class WaitingPods:
 
     def _decide(self, uid: str, pod: Waiting, work: TurnWork) -> Promise:
         try:
-            return self._decisions.promise(uid, work.now, pod.seen, work.out_of_time)
+            return self._promises.make(uid, work.now, pod.seen, work.out_of_time)
         except Exception:  # noqa: BLE001  # a bug for one pod must not end the process
             _LOG.exception("unhandled exception while a pod is woken")
             return Promise(impossible=True)

@@ -238,7 +238,7 @@ class CutGroups(History):
         if not child:
             status = 1
             try:
-                self.decisions.promise(uid, self.now)
+                self.decisions.promises.make(uid, self.now)
                 status = 0
             finally:
                 os._exit(status)

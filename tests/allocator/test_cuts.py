@@ -186,10 +186,10 @@ def test_a_pod_whose_search_to_take_over_is_cut_gets_the_same_devices(calls: int
     assert contest.ask("high", 3) == []
     for uid in ("low-0", "low-1"):
         assert contest.ask(uid, 2, priority=LOW)
-        assert decisions.promise(uid, 0.0).node
+        assert decisions.promises.make(uid, 0.0).node
     contest.end("on-n2")
     assert contest.ask("low-2", 2, priority=LOW) == ["n2"]
-    assert decisions.promise("low-2", 0.0).node == "n2"
+    assert decisions.promises.make("low-2", 0.0).node == "n2"
     brief.calls = calls
     for _ in range(40):
         turn = waiting.wake(1.0)

@@ -453,11 +453,11 @@ def test_a_refusal_is_remembered_for_all_pods_that_ask_the_same() -> None:
     cluster = Cluster(n1=1)
     first = cluster.prefilter("p", claim("c", 2))
     assert cluster.prefilter("q", claim("d", 2)) == first
-    key = cluster.decisions.request_key("q")
+    key = cluster.decisions.promises.request_key("q")
     assert key is not None
-    assert cluster.decisions.is_refused(key)
+    assert cluster.decisions.promises.is_refused(key)
     cluster.state.apply(gpu_slice("n1", 1), gpu_slice("n1", 2, generation=2))
-    assert not cluster.decisions.is_refused(key)
+    assert not cluster.decisions.promises.is_refused(key)
     assert cluster.nodes("q", claim("d", 2)) == ["n1"]
 
 

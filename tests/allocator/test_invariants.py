@@ -233,8 +233,8 @@ class Allocator(RuleBasedStateMachine):
     @invariant()
     def a_refusal_is_what_a_new_allocator_would_say(self) -> None:
         for uid in PODS:
-            key = self.decisions.request_key(uid)
-            if key is not None and self.decisions.is_refused(key):
+            key = self.decisions.promises.request_key(uid)
+            if key is not None and self.decisions.promises.is_refused(key):
                 request = self.decisions.requests.find(uid)
                 assert request is not None
                 search = self.decisions.requests.search(request)

@@ -304,10 +304,10 @@ def test_many_searches_that_have_not_ended_hide_none_that_has(
     monkeypatch.setattr(waiting, "VISITS_PER_TURN", 4)
     aside = Aside(**{f"slow{number}": "other" for number in range(8)})
     aside.ask("p", claim("of-p", 9))
-    assert aside.cluster.decisions.is_refused(aside.cluster.decisions.request_key("p") or b"")
+    promises = aside.cluster.decisions.promises
+    assert promises.is_refused(promises.request_key("p") or b"")
     aside.waiting.note_answer("p", (), 0.0, complete=False)
-    woken = [uid for _ in range(4) for uid in aside.waiting.wake(1.0, may_copy=False).woken]
-    assert woken == ["p"]
+    assert [uid for _ in range(4) for uid in aside.waiting.wake(1.0, may_copy=False).woken] == ["p"]
 
 
 def test_pods_are_woken_while_a_copy_decides() -> None:

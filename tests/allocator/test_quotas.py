@@ -231,7 +231,7 @@ def test_a_pod_whose_devices_have_too_much_takes_no_promise_over(excess: Excess)
     cluster = contested(excess)
     for uid in ("low0", "low1"):
         cluster.prefilter(uid, claim(f"c-{uid}", namespace="other"), namespace="other")
-        assert cluster.decisions.promise(uid, cluster.now).node
+        assert cluster.decisions.promises.make(uid, cluster.now).node
     reply = cluster.prefilter("high", claim("c", requests=excess.requests), priority=9)
     assert not reply.fit
     assert all(map(cluster.decisions.reservations.find, ("low0", "low1")))
@@ -328,10 +328,10 @@ def test_the_keys_of_waiting_pods_are_short() -> None:
     parameters = {"driver": "gpu.example.com", "parameters": {"x": "x" * 10000}}
     large["spec"]["devices"]["config"] = [{"opaque": parameters}]
     cluster.prefilter("p", large)
-    key = cluster.decisions.request_key("p")
+    key = cluster.decisions.promises.request_key("p")
     assert key is not None
     assert len(key) <= 64
-    assert cluster.decisions.is_refused(key)
+    assert cluster.decisions.promises.is_refused(key)
 
 
 # --- groups ---

@@ -117,7 +117,7 @@ def test_the_same_pod_can_ask_again_and_gets_its_devices() -> None:
 def test_a_promise_is_short_and_kept_while_the_pod_asks() -> None:
     cluster = Cluster(n1=1)
     cluster.prefilter("p", claim("c"))
-    assert cluster.decisions.promise("p", 0.0).node == "n1"
+    assert cluster.decisions.promises.make("p", 0.0).node == "n1"
     assert cluster.nodes("q", claim("d")) == []
     assert cluster.nodes("p", claim("c")) == ["n1"]
     assert cluster.nodes("q", claim("d")) == []
@@ -467,7 +467,7 @@ def test_a_reservation_with_the_answer_ends_soon_unless_the_pod_is_held() -> Non
 def test_a_woken_pod_that_asks_again_has_its_promised_devices_reserved() -> None:
     cluster = Cluster(n1=1)
     cluster.prefilter("p", claim("of-p"))
-    assert cluster.decisions.promise("p", cluster.now).node == "n1"
+    assert cluster.decisions.promises.make("p", cluster.now).node == "n1"
     assert cluster.decisions.reservations.is_promised("p")
     assert ask(cluster, "p").reserved_on == "n1"
     assert not cluster.decisions.reservations.is_promised("p")

@@ -197,8 +197,8 @@ def test_a_pod_for_which_devices_are_kept_has_room_where_one_that_asks_the_same_
         if uid == "first" and reply.preemptible:
             asked = PreemptRequest(pod_uid=uid, nodes=(node,))
             assert cluster.decisions.preempt(asked, cluster.now).victims == ("low",)
-    exceeds = cluster.decisions.exceeds_quota
-    first, second = map(cluster.decisions.request_key, ("first", "second"))
+    exceeds = cluster.decisions.promises.exceeds_quota
+    first, second = map(cluster.decisions.promises.request_key, ("first", "second"))
     assert first is not None
     assert second is not None
     assert (exceeds(first), exceeds(second)) == (False, True)

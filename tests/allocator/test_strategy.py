@@ -195,7 +195,7 @@ def test_a_pod_with_a_promise_stays_on_its_node() -> None:
     cluster.add_claim(claim("held", allocation=allocation_on("n1", 0), pods=["x"]))
     assert not cluster.prefilter("p", claim("c")).fit
     cluster.add(_node("n2"), gpu_slice("n2", 2), _node("n3"), gpu_slice("n3", 2))
-    promised = cluster.decisions.promise("p", cluster.now).node
+    promised = cluster.decisions.promises.make("p", cluster.now).node
     cluster.add_claim(claim("other", allocation=allocation_on(promised, 1), pods=["y"]))
     assert cluster.prefilter("p", claim("c")).fit[0].node == promised
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from allocator.decisions.pod_devices import Promise
+from allocator.decisions.pod_promises import Promise
 from allocator.state.record_states import RecordEvent
 from allocator.state.reserved_pods import PROMISE_SECONDS
 from drawbridge.dra.nodes import Node
@@ -72,14 +72,14 @@ def test_who_can_take_nothing_over_is_searched_for_once_for_all_that_ask_the_sam
     uids = [f"high-{number}" for number in range(9)]
     assert [full.ask(uid, 2) for uid in uids] == [[]] * 9
     assert full.ask("low", priority=LOW) == ["n1"]
-    assert decisions.promise("low", 0.0).node == "n1"
-    promise = decisions.promise
+    assert decisions.promises.make("low", 0.0).node == "n1"
+    promise = decisions.promises.make
 
     def note(uid: str, *args: Any) -> Promise:  # noqa: ANN401  # as there
         tried.append(uid)
         return promise(uid, *args)
 
-    monkeypatch.setattr(decisions, "promise", note)
+    monkeypatch.setattr(decisions.promises, "make", note)
     assert full.woken() == []
     assert tried == uids[:1]
 
@@ -91,11 +91,11 @@ def test_a_search_for_another_node_that_was_cut_takes_nothing_over(turned: int) 
     requests = [{"name": "q", "exactly": {"deviceClassName": "gpu", "count": 1}}]
     cluster.prefilter("high", claim("c-high", requests=requests), priority=HIGH)
     cluster.prefilter("low", claim("c-low"))
-    while not cluster.decisions.promise("low", 0.0, ("n0", "n3")).node:
+    while not cluster.decisions.promises.make("low", 0.0, ("n0", "n3")).node:
         pass
     for _ in range(turned):
         cluster.prefilter("large", claim("c-large", 2))
-    assert cluster.decisions.promise("high", 0.0, {"n0"}).node in {"", "n3"}
+    assert cluster.decisions.promises.make("high", 0.0, {"n0"}).node in {"", "n3"}
     assert cluster.decisions.reservations.is_promised("low")
 
 
@@ -109,9 +109,9 @@ def test_a_search_to_take_over_without_time_goes_on_with_the_nodes_that_are_left
     contest.end("holder")
     for number in range(33):
         assert contest.ask(f"low-{number}", priority=LOW)
-        assert decisions.promise(f"low-{number}", 0.0).node
+        assert decisions.promises.make(f"low-{number}", 0.0).node
     calls = 0
-    while not (promise := decisions.promise("high", 0.0, (), lambda: True)).node:
+    while not (promise := decisions.promises.make("high", 0.0, (), lambda: True)).node:
         calls += 1
         assert promise.unfinished
         assert calls < 200
@@ -126,9 +126,9 @@ def test_a_promise_of_a_claim_that_another_pod_has_reserved_is_not_taken_over() 
     cluster, shared = contest.cluster, claim("shared")
     assert cluster.schedule("first", shared) == "n1"
     assert cluster.nodes("second", shared) == ["n1"]
-    assert cluster.decisions.promise("second", 0.0).node == "n1"
+    assert cluster.decisions.promises.make("second", 0.0).node == "n1"
     assert contest.ask("low", priority=LOW) == ["n2"]
-    assert cluster.decisions.promise("low", 0.0).node == "n2"
+    assert cluster.decisions.promises.make("low", 0.0).node == "n2"
     assert contest.ask("high") == ["n2"]
     assert cluster.decisions.reservations.is_promised("second")
 
@@ -140,7 +140,7 @@ def test_a_claim_that_another_pod_has_reserved_is_not_free_for_one_that_preempts
     assert cluster.schedule("first", shared) == "n1"
     assert cluster.nodes("second", shared) == ["n1"]
     assert contest.ask("high") == []
-    assert cluster.decisions.promise("second", 0.0).node == "n1"
+    assert cluster.decisions.promises.make("second", 0.0).node == "n1"
     reply = cluster.decisions.preempt(contest.preemption("high"), 0.0)
     assert reply.victims == ("holder",)
 
@@ -170,7 +170,7 @@ def test_what_a_claim_has_by_now_is_not_taken_over_from_a_pod_that_shares_it() -
     cluster, reservations = contest.cluster, contest.cluster.decisions.reservations
     for uid in ("one", "two"):
         assert cluster.nodes(uid, claim("shared"), priority=LOW) == ["n1"]
-        assert cluster.decisions.promise(uid, cluster.now).node == "n1"
+        assert cluster.decisions.promises.make(uid, cluster.now).node == "n1"
     assert not cluster.reserve("one", "n1")
     cluster.write("one")
     cluster.add(pod("one", "shared", node="n1"))
@@ -186,7 +186,7 @@ def test_a_claim_has_nothing_without_the_promises_of_all_its_pods_until_it_is_al
     reservations = cluster.decisions.reservations
     for uid, name in (("one", "shared"), ("two", "shared"), ("three", "own")):
         assert cluster.nodes(uid, claim(name)) == ["n1"]
-        assert cluster.decisions.promise(uid, cluster.now).node == "n1"
+        assert cluster.decisions.promises.make(uid, cluster.now).node == "n1"
     assert reservations.promised_claims(("one", "three")) == {"own"}
     assert reservations.promised_claims(("one", "two", "another")) == {"shared"}
     reservation = reservations.find("three")

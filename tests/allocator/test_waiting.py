@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from allocator.decisions.pod_devices import Promise
+from allocator.decisions.pod_promises import Promise
 from allocator.decisions.waiting import WaitingPods
 from allocator.decisions.wake_turns import SCHEDULER_SECONDS
 from allocator.state.pauses import WAKE_PAUSES
@@ -342,14 +342,14 @@ def test_a_bug_for_one_pod_does_not_keep_others_from_being_woken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     waiting = Waiting(held=1, n1=1)
-    promise = waiting.cluster.decisions.promise
+    promise = waiting.cluster.decisions.promises.make
 
     def fail_for_first(uid: str, *arguments: Any) -> Promise:  # noqa: ANN401  # passed on
         if uid == "first":
             raise StopIteration
         return promise(uid, *arguments)
 
-    monkeypatch.setattr(waiting.cluster.decisions, "promise", fail_for_first)
+    monkeypatch.setattr(waiting.cluster.decisions.promises, "make", fail_for_first)
     for uid in ("first", "second"):
         assert waiting.ask(uid) == []
     waiting.cluster.delete_claim("held0")
