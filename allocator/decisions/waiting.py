@@ -19,9 +19,7 @@ follow the last one of the previous turn: however many pods wait and whatever ch
 turn.
 """
 
-import logging
-from bisect import bisect_right
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 from typing import Any, Final
 
@@ -29,8 +27,9 @@ from msgspec.structs import replace
 
 from allocator.decisions.pod_devices import PodDecisions
 from allocator.decisions.pod_promises import Promise
-from allocator.decisions.searches_aside import CutSearches, SearchesAside
+from allocator.decisions.pod_tries import PodTries
 from allocator.decisions.shortlist import never
+from allocator.decisions.unfinished_searches import UnfinishedSearches
 from allocator.decisions.wake_turns import (
     VISITS_PER_TURN,
     BoundVictims,
@@ -42,13 +41,11 @@ from allocator.decisions.wake_turns import (
 from allocator.scheduler.protocol import PreemptRequest
 from allocator.state.pauses import WAKE_PAUSES
 from allocator.state.record_states import RecordEvent
-from allocator.state.records import BEHIND_ALL, VictimQuestion, Waiting, WaitingPlace
+from allocator.state.records import VictimQuestion, Waiting, WaitingPlace
 from allocator.state.seen_pods import UNSEEN, UNSEEN_SECONDS
 from drawbridge.solver.ahead import Tell
 
-_LOG: Final = logging.getLogger("allocator.decisions.waiting")
 TRIES_PER_TURN: Final = 32
-FEW_KEYS: Final = 64
 # A pod that got nodes has this time to be reserved before another node is searched for it.
 SCHEDULING_SECONDS: Final = 1.0
 # Before all priorities.
@@ -62,25 +59,23 @@ class WaitingPods:
         """Create the pods; each waits for `eviction_delay` seconds before it evicts others."""
         self._decisions, self._promises = decisions, decisions.promises
         self._eviction_delay = eviction_delay
-        self._state, self._records = decisions.state, decisions.state.records
+        self._state = decisions.state
+        self._records = decisions.state.records
         self._settled: list[str] = []  # the pods that have ended and have a record; the next last
         self._questions = VictimQuestions(self._records, self._state)
         self._bound = BoundVictims(self._records, self._state.pods)
-        # Groups are set aside by their keys, pods alone by their UIDs.
-        self._aside = CutSearches()
-        self._cut = SearchesAside()
+        self._searches = UnfinishedSearches(self._records)
         self._is_cut_anew = False  # whether the last pass has cut a search that it began
-        self._victims = SearchesAside()
         self._told = ToldPods(self._records)
-        # A pass visits all pods; it takes as many turns as needed.
-        self._passing = False
-        self._reached: WaitingPlace | None = None
-        self._pass_epoch = -1
+        self._tries = PodTries(decisions, self._searches, self._questions, self._told)
+        # A pass tries all pods; it takes as many turns as needed.
+        self._pass = self._records.to_try
+        self._pass_epoch = -1  # when it began
         self._again = False  # whether a pod changed since the pass began
         self._first_epoch = -1  # when the first pods were tried
 
     def __len__(self) -> int:
-        return len(self._records.places)
+        return len(self._pass.places)
 
     # --- what the scheduler does ---
 
@@ -146,14 +141,14 @@ class WaitingPods:
         """
         pod, key = self._find(uid), self._promises.request_key(uid)
         if pod is not None and key is not None:
-            self._leave(uid)
+            self._searches.leave(uid)
             victims = VictimQuestion(changed=self._questions.changed) if refused else None
             waiting = Waiting(pod.place, key, exceeds=self._promises.exceeds_quota(key))
             self._change(uid, RecordEvent.ASKS_VICTIMS, waiting, victims=victims, unanswered=False)
             if cut is not None:
                 self._set_preemption_aside(uid, cut)
             elif again and self._decisions.groups.key_of(uid):
-                self._set_aside(uid, self._victims)
+                self._searches.add_for_victims(uid)
             elif again or (refused and at):
                 self._questions.ask_again(uid, at)
 
@@ -177,7 +172,7 @@ class WaitingPods:
 
     def end(self, uid: str) -> None:
         """Remember nothing more of a pod that is bound, ended or deleted."""
-        self._leave(uid)
+        self._searches.leave(uid)
         self._again |= self._decisions.end(uid)
 
     def note_minimum(self, key: str) -> None:
@@ -186,7 +181,7 @@ class WaitingPods:
 
     def stop_waking(self, uid: str) -> None:
         """Wake a pod no more, until the scheduler itself tries it again."""
-        self._leave(uid)
+        self._searches.leave(uid)
         self._records.change(uid, RecordEvent.LEFT, waiting=None, victims=None, unanswered=False)
 
     def end_settled(self, now: float, out_of_time: Callable[[], bool] = never) -> bool:
@@ -249,28 +244,30 @@ class WaitingPods:
         if self._is_cut_anew:
             # Pods behind the group must not get its devices because a turn was too short for it.
             self._is_cut_anew = False
-            self._continue_one(self._cut.take(), work)
+            self._continue_one(self._searches.in_turns.take(), work)
         if self._state.epoch() != self._first_epoch:
             self._first_epoch = self._state.epoch()
             work.tries = tries // 2
-            self._try_behind(None, work)
+            self._try_each(self._pass.places_from_first(), work)
         work.tries += tries - tries // 2
         while self._continue_pass():
-            self._reached = self._try_behind(self._reached, work) or self._reached
+            has_ended = self._try_each(iter(self._pass.take, None), work)
             # The pod that was reached may be removed, also if it was the last one.
-            self._passing = self._position_behind(self._reached) < len(self._records.places)
+            if has_ended or not self._pass:
+                self._pass.end()
             if work.is_over:
                 break
-        self._continue_one(self._cut.take(), work)
+        self._continue_one(self._searches.in_turns.take(), work)
         self._continue_victims(work)
         # The search about which a copy has decided is the last one if it is cut again.
-        self._continue_one(self._aside.take_answered(), work)
+        self._continue_one(self._searches.on_nodes.take_answered(), work)
         aside = self._continue_aside(work) if may_copy else ""
-        unfinished = bool(self._records.places) and (
+        unfinished = bool(self._pass.places) and (
             self._continue_pass() or self._questions.may_ask(now)
         )
-        unfinished |= any((self._told, self._cut, self._victims, self._bound))
-        unfinished |= may_copy and not aside and bool(self._aside)
+        searches = self._searches
+        unfinished |= any((self._told, searches.in_turns, searches.for_victims, self._bound))
+        unfinished |= may_copy and not aside and bool(searches.on_nodes)
         records = map(self._records.get, set(work.woken))
         woken = tuple(each.uid for each in sorted(records, key=lambda each: each.place))
         return Turn(woken, unfinished, aside)
@@ -279,44 +276,41 @@ class WaitingPods:
         """Decide about a pod in a copy of the process, and tell what is computed."""
         self._state.planner.become_copy(tell, clock)
         self._decisions.planned_holds.try_again(uid)
-        pod, request = self._find(uid), self._aside.preemption(uid)
+        pod, request = self._find(uid), self._searches.on_nodes.preemption(uid)
         self._promises.make(uid, now, pod.seen if pod else ())
         if request is not None:
             self._decisions.preempt(request, now)
 
     def note_copy(self, uid: str, seconds: float) -> None:
         """Note how long the last copy took, also if the system refused it."""
-        self._aside.note_copy(seconds)
+        self._searches.on_nodes.note_copy(seconds)
         self._decisions.groups.note_copy(uid)
 
     def note_end(self, *, killed: bool) -> bool:
         """Note how the last copy ended; return whether too many were killed for its search."""
-        return self._aside.note_end(killed=killed)
+        return self._searches.on_nodes.note_end(killed=killed)
 
     def note_ahead(self, uid: str) -> None:
         """Go on with a pod about which a copy of the process has decided."""
-        self._aside.note_answered(self._name_of(uid))
+        self._searches.note_answered(uid)
         self._decisions.planned_holds.try_again(uid)
-        if self._aside.end_preemption(uid):
-            self._set_aside(uid, self._victims)
 
     def _continue_aside(self, work: TurnWork) -> str:
         """Continue one search that was cut on a node; return its pod if a copy has to decide."""
-        uid = self._aside.take()
-        if uid is None:
-            return ""
-        return uid if self._continue(uid, work) or self._aside.preemption(uid) else ""
+        on_nodes = self._searches.on_nodes
+        uid = on_nodes.take()
+        return uid if uid and (self._continue(uid, work) or on_nodes.preemption(uid)) else ""
 
     def _continue(self, uid: str, work: TurnWork) -> bool:
         """Continue a search that was set aside; return whether it was cut on a node."""
         if self._find(uid) is None:
             self._again = True  # other members of its group may wait
             return False
-        if not self._is_due(uid, work.now):
+        if not self._tries.is_due(uid, work.now):
             return False
-        promise = self._promise(uid, work)
+        promise = self._try_once(uid, work)
         if promise.unfinished:
-            self._set_aside(uid, self._aside if promise.was_cut else self._cut)
+            self._searches.add(uid, was_cut=promise.was_cut)
         # A pod whose search has ended is told so in the next turn.
         self._again |= self._records.get(uid).unanswered and not promise.unfinished
         return promise.was_cut
@@ -327,7 +321,7 @@ class WaitingPods:
 
     def _continue_victims(self, work: TurnWork) -> None:
         """Continue one search for pods to evict of a group; at its end, a member asks for it."""
-        uid = self._victims.take()
+        uid = self._searches.for_victims.take()
         if uid is None or self._find(uid) is None:
             return
         asked, ended = self._decisions.continue_preemption(uid, work.now, work.out_of_time)
@@ -336,12 +330,10 @@ class WaitingPods:
         elif self._state.planner.was_cut:
             self._set_preemption_aside(uid, asked)
         else:
-            self._set_aside(uid, self._victims)
+            self._searches.add_for_victims(uid)
 
     def _set_preemption_aside(self, uid: str, request: PreemptRequest) -> None:
-        namespace = self._records.get(uid).namespace
-        forgotten = self._aside.add_preemption(namespace, uid, self._name_of(uid), request)
-        for each in filter(self._find, forgotten):
+        for each in filter(self._find, self._searches.add_preemption(uid, request)):
             self._questions.ask_again(each)
 
     def _end_pauses(self, work: TurnWork) -> None:
@@ -373,128 +365,52 @@ class WaitingPods:
 
     def _continue_pass(self) -> bool:
         """Begin a pass if something has changed; return whether one is unfinished."""
-        if not self._passing and (self._again or self._pass_epoch != self._state.epoch()):
-            self._passing, self._reached = True, None
+        is_over = self._pass.places and not self._pass
+        if is_over and (self._again or self._pass_epoch != self._state.epoch()):
+            self._pass.visit_all()
             self._again, self._pass_epoch = False, self._state.epoch()
-        return self._passing
+        return bool(self._pass)
 
-    def _position_behind(self, place: WaitingPlace | None) -> int:
-        """Return the position of the first pod behind a place, whose pod may be removed."""
-        return 0 if place is None else bisect_right(self._records.places, place)
-
-    def _try_behind(self, reached: WaitingPlace | None, work: TurnWork) -> WaitingPlace | None:
-        """Try the pods behind a place until the turn is over; return the last one reached."""
+    def _try_each(self, places: Iterator[WaitingPlace], work: TurnWork) -> bool:
+        """Try pods until the turn is over; return whether all that wait are refused."""
         if not work.tries:
-            return None
-        if self._are_all_refused():
-            return BEHIND_ALL
-        last = None
-        while (position := self._position_behind(last or reached)) < len(self._records.places):
-            last = self._records.places[position]
-            was_due = self._try(last.uid, work)
+            return False
+        if self._tries.are_all_refused():
+            return True
+        for place in places:
+            was_due = self._try(place.uid, work)
             if work.is_over:
-                break
-            if was_due and self._are_all_refused():
-                return BEHIND_ALL
-        return last
-
-    def _are_all_refused(self) -> bool:
-        """Whether no waiting pod can be woken in the current state."""
-        keys, exceeding = self._records.alike, self._records.exceeding
-        first = next(iter(self._records.places), BEHIND_ALL)
-        if self._decisions.preemption.lowest_priority() < -first.priority:
-            return False
-        # With many keys, to look at all of them takes longer than to look at the pods.
-        if len(keys) > FEW_KEYS or not all(map(self._promises.is_refused, keys)):
-            return False
-        return all(map(self._promises.exceeds_quota, exceeding))
+                return False
+            if was_due and self._tries.are_all_refused():
+                return True
+        return False
 
     def _try(self, uid: str, work: TurnWork) -> bool:
         """Search nodes for a pod, until its search or the turn ends; False if it is not due."""
         work.visits -= 1
-        if not self._is_due(uid, work.now):
+        if not self._tries.is_due(uid, work.now):
             return False
         is_alone = not self._decisions.groups.key_of(uid)
-        promise = self._promise(uid, work)
+        promise = self._try_once(uid, work)
         while is_alone and promise.unfinished and not promise.was_cut and not work.is_over:
-            promise = self._promise(uid, work)
+            promise = self._try_once(uid, work)
         if promise.was_cut or (promise.unfinished and not is_alone):
-            self._set_aside(uid, self._aside if promise.was_cut else self._cut)
+            self._searches.add(uid, was_cut=promise.was_cut)
             self._is_cut_anew |= not promise.was_cut
         else:
             # An unfinished search goes on in the next pass, so that others have their turn before.
             self._again |= promise.unfinished
         return True
 
-    def _set_aside(self, uid: str, aside: SearchesAside) -> None:
-        """Set a search aside that has not ended."""
-        aside.add(self._records.get(uid).namespace, uid, self._name_of(uid))
-
-    def _name_of(self, uid: str) -> str:
-        """Return the name of a search: that of all members of a group is the same."""
-        return self._decisions.groups.key_of(uid) or uid
-
-    def _is_due(self, uid: str, now: float) -> bool:
-        """Whether a pod may be woken now, and another answer is possible."""
-        record, name = self._records.get(uid), self._name_of(uid)
-        pod = record.waiting
-        if pod is None or name in self._aside or name in self._cut:
-            return False
-        if record.pauses(now) or pod.tried == self._state.epoch() or self._state.pods.get(uid).node:
-            return False  # kube-scheduler can ask before it hears that a pod is bound
-        if pod.exceeds:
-            # Room in a quota is another answer, also without a free device.
-            return not self._promises.exceeds_quota(record.key)
-        is_refused = self._promises.is_refused(record.key)
-        return not is_refused or self._decisions.preemption.may_take_over(record)
+    def _try_once(self, uid: str, work: TurnWork) -> Promise:
+        promise = self._tries.run(uid, work)
+        if promise.impossible:
+            # The scheduler itself tries the pod again when its claims change.
+            self.stop_waking(uid)
+        return promise
 
     def next_time(self) -> float | None:
         """Return when the pause of a pod ends; None if none does."""
         times = self._records.times
         ends = (times.next("device pause"), self._questions.next_time(), times.next("retry"))
         return min((end for end in ends if end is not None), default=None)
-
-    def _promise(self, uid: str, work: TurnWork) -> Promise:
-        pod, key = self._find(uid), self._records.get(uid).key
-        if pod is None:
-            return Promise(impossible=True)
-        # The members of a group have the same answer. Of pods alone, thousands can ask the same.
-        group = self._decisions.groups.key_of(uid)
-        members = self._records.alike.get(key) if group else (uid,)
-        alike = [each for each in members if self._name_of(each) == (group or uid)]
-        work.tries -= 1
-        promise = self._decide(uid, pod, work)
-        if promise.node or promise.members:
-            self._told.add(promise.members or (uid,), work)
-        elif promise.pauses_until:
-            self._told.add(alike, work, until=promise.pauses_until)
-        elif promise.impossible:
-            # The scheduler itself tries the pod again when its claims change.
-            self.stop_waking(uid)
-        elif not promise.unfinished:
-            if promise.can_evict or (pod.exceeds and not promise.exceeds):
-                # Fewer members must run, for example, or its quota has room for what it preempts.
-                self._questions.ask_soon(uid, work.now)
-            # A group that is refused needs no other note that its members were tried, which would
-            # outlast the refusal. A member that pauses is tried at the end of its pause.
-            is_noted = bool(group) and self._promises.is_refused(key)
-            state = -1 if is_noted else self._state.epoch()
-            for member in () if is_noted else alike:
-                if (waiting := self._find(member)) is not None:
-                    tried = -1 if self._records.get(member).pauses(work.now) else state
-                    parts = replace(waiting, tried=tried, exceeds=promise.exceeds)
-                    self._records.change(member, RecordEvent.SEARCHED, waiting=parts)
-        return promise
-
-    def _decide(self, uid: str, pod: Waiting, work: TurnWork) -> Promise:
-        try:
-            return self._promises.make(uid, work.now, pod.seen, work.out_of_time)
-        except Exception:  # noqa: BLE001  # a bug for one pod must not end the process
-            _LOG.exception("unhandled exception while a pod is woken")
-            return Promise(impossible=True)
-
-    def _leave(self, uid: str) -> None:
-        """Continue no search of a pod."""
-        self._aside.discard(uid)
-        self._cut.discard(uid)
-        self._aside.end_preemption(uid)

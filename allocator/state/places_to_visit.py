@@ -5,6 +5,7 @@ takes no look at the others, however many there are.
 """
 
 from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator
 from typing import Final
 
 from allocator.state.records import BEHIND_ALL, WaitingPlace
@@ -47,12 +48,25 @@ class PlacesToVisit:
         """Return the first place that is to be visited, which it is then."""
         if self._before:
             return self._before.pop(0)
-        position = bisect_right(self.places, self._reached)
-        if position == len(self.places):
-            self._reached = BEHIND_ALL
-            return None
-        self._reached = self.places[position]
-        return self._reached
+        place = self._first_behind(self._reached)
+        self._reached = BEHIND_ALL if place is None else place
+        return place
+
+    def end(self) -> None:
+        """Have no place visited any more, until something changes."""
+        self._reached = BEHIND_ALL
+        self._before.clear()
+
+    def places_from_first(self) -> Iterator[WaitingPlace]:
+        """Yield all places in order, whatever is to be visited; they can change meanwhile."""
+        place = self._first_behind(_BEFORE_ALL)
+        while place is not None:
+            yield place
+            place = self._first_behind(place)
+
+    def _first_behind(self, reached: WaitingPlace) -> WaitingPlace | None:
+        position = bisect_right(self.places, reached)
+        return self.places[position] if position < len(self.places) else None
 
 
 def _discard(places: list[WaitingPlace], place: WaitingPlace) -> None:

@@ -58,9 +58,8 @@ class PodTable:
         # The pods that wait, by their key, and those of them that wait for room in a quota.
         self.alike: Index[bytes, str] = Index()
         self.exceeding: Index[bytes, str] = Index()
-        # Those that ask are listed when their pause is over.
-        self._waiting, self.asking, self.unasked = (PlacesToVisit() for _ in range(3))
-        self.places: Final = self._waiting.places  # of all pods that wait, in order
+        # All pods that wait, by place. Those that ask are listed when their pause is over.
+        self.to_try, self.asking, self.unasked = (PlacesToVisit() for _ in range(3))
         self.times: Wheel[Due] = Wheel()
         self.limit = MAX_RECORDS
         self.unexpected = 0  # moves that cannot happen
@@ -218,7 +217,7 @@ class PodTable:
             case HavePart(part, False):
                 del self._having[part][uid]
             case MovePlace("waiting", before, after):
-                self._waiting.move(before, after)
+                self.to_try.move(before, after)
             case MovePlace("asking", before, after):
                 pauses = self.times.get("victim pause", uid) is not None
                 self._move_question(before, None if pauses else after)

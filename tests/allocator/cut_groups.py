@@ -460,7 +460,7 @@ class _Raise(logging.Handler):
 
 def play(seed: int, steps: int = 120) -> CutGroups:
     """Play an order; raises BrokenError."""
-    log = logging.getLogger("allocator.decisions.waiting")
+    log = logging.getLogger("allocator.decisions.pod_tries")
     handler = _Raise()
     log.addHandler(handler)
     made = CutGroups(seed)

@@ -193,7 +193,7 @@ class Allocator(RuleBasedStateMachine):
         kept = {each.kept.key: each.kept.held for each in every if each.kept and each.kept.held}
         assert state.ledger.kept == kept
         places = sorted(each.waiting.place for each in every if each.waiting)
-        assert records.places == places
+        assert records.to_try.places == places
         assert not records.unexpected
         pausing = {uid for uid in records if records.times.get("victim pause", uid) is not None}
         asking = sorted(filter(None, map(place_of_question, every)))

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from allocator.decisions.pod_promises import Promise
+from allocator.decisions.pod_tries import PodTries
 from allocator.decisions.waiting import WaitingPods
 from allocator.decisions.wake_turns import SCHEDULER_SECONDS
 from allocator.state.pauses import WAKE_PAUSES
@@ -19,13 +20,13 @@ from tests.allocator.contests import Contest
 def visits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The pods that are looked at from now on."""
     visited = []
-    is_due = WaitingPods._is_due  # noqa: SLF001  # the work is tested
+    is_due = PodTries.is_due
 
-    def visit(self: WaitingPods, uid: str, now: float) -> bool:
+    def visit(self: PodTries, uid: str, now: float) -> bool:
         visited.append(uid)
         return is_due(self, uid, now)
 
-    monkeypatch.setattr(WaitingPods, "_is_due", visit)
+    monkeypatch.setattr(PodTries, "is_due", visit)
     return visited
 
 
@@ -285,7 +286,8 @@ def test_a_turn_without_a_change_visits_no_pod(monkeypatch: pytest.MonkeyPatch) 
     waiting = Waiting(held=1, n1=1)
     waiting.ask("p")
     waiting.wake()
-    monkeypatch.setattr(waiting.cluster.state.records, "places", None)
+    for visit in ("take", "places_from_first"):
+        monkeypatch.setattr(waiting.cluster.state.records.to_try, visit, None)
     assert waiting.wake(at=10.0) == []
 
 
