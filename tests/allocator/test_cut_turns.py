@@ -1,6 +1,5 @@
 """Searches that are cut on nodes when the time of a turn is over."""
 
-import time
 from collections.abc import Callable
 
 import pytest
@@ -17,7 +16,9 @@ from tests.allocator.test_cuts import CutOn, T
 
 
 class SlowOn(CutOn):
-    """Takes the time of each search that it cuts."""
+    """Takes the time of each search that it cuts, by a clock of its own; nothing else takes any."""
+
+    taken = 0.0
 
     def run(self, compute: Callable[[], T]) -> T:
         """Return what a function returns; raises CutShort."""
@@ -26,7 +27,12 @@ class SlowOn(CutOn):
             return super().run(compute)
         finally:
             if self.cuts > before:
-                time.sleep(min(self.seconds, USUAL_SECONDS))
+                self.taken += min(self.seconds, USUAL_SECONDS)
+
+    def within(self, seconds: float) -> Callable[[], bool]:
+        """Return whether some seconds from now are over."""
+        end = self.taken + seconds
+        return lambda: self.taken >= end
 
 
 class CutBesideFree(CutOn):
@@ -44,36 +50,30 @@ def _are_uses(cell: tuple[object, ...]) -> bool:
     return all(isinstance(each, PoolUse) for each in cell)
 
 
-def within(seconds: float) -> Callable[[], bool]:
-    """Return whether some seconds from now are over."""
-    end = time.monotonic() + seconds
-    return lambda: time.monotonic() >= end
-
-
 def test_one_node_that_takes_a_whole_turn_neither_delays_nor_charges_a_namespace() -> None:
-    made = Cluster(brief=SlowOn("a"), a=2, b=1)
+    made = Cluster(brief=(brief := SlowOn("a")), a=2, b=1)
     waiting = WaitingPods(made.decisions)
     reply = made.prefilter("p", claim("c", 2))
     waiting.note_answer("p", [], 0.0, complete=reply.complete)
     made.add(gpu_slice("a", 2, generation=2), gpu_slice("b", 2, generation=2))
     later = FORGIVEN_SECONDS
-    turn = waiting.wake(later, out_of_time=within(_TURN_SECONDS))
+    turn = waiting.wake(later, out_of_time=brief.within(_TURN_SECONDS))
     if not turn.woken:  # the turn was over
         assert not turn.aside
         assert not made.state.planner.is_slow
-        turn = waiting.wake(later, out_of_time=within(_TURN_SECONDS))
+        turn = waiting.wake(later, out_of_time=brief.within(_TURN_SECONDS))
     assert turn.woken == ("p",)
     assert {each.partition("/")[0] for each in made.held()} == {"b"}
     assert not made.state.planner.is_slow
 
 
 def test_a_pod_whose_search_takes_long_on_each_node_waits_for_a_copy() -> None:
-    made = Cluster(brief=SlowOn(*"abcd"), **dict.fromkeys("abcd", 2))
+    made = Cluster(brief=(brief := SlowOn(*"abcd")), **dict.fromkeys("abcd", 2))
     waiting = WaitingPods(made.decisions)
     waiting.note_answer("p", [], 0.0, complete=made.prefilter("p", claim("c", 2)).complete)
     later = FORGIVEN_SECONDS
     for _ in range(3):
-        if waiting.wake(later, out_of_time=within(_TURN_SECONDS)).aside:
+        if waiting.wake(later, out_of_time=brief.within(_TURN_SECONDS)).aside:
             break
     else:
         pytest.fail("no copy decides")
@@ -81,9 +81,9 @@ def test_a_pod_whose_search_takes_long_on_each_node_waits_for_a_copy() -> None:
 
 
 def test_what_fits_in_front_of_the_node_where_the_time_ends_counts() -> None:
-    made = Cluster(brief=SlowOn("c"), **dict.fromkeys("abcd", 1))
+    made = Cluster(brief=(brief := SlowOn("c")), **dict.fromkeys("abcd", 1))
     asked = made.request("p", claim("c"), limit=3)
-    reply = made.decisions.prefilter(asked, made.now, within(USUAL_SECONDS / 2))
+    reply = made.decisions.prefilter(asked, made.now, brief.within(USUAL_SECONDS / 2))
     assert [each.node for each in reply.fit] == ["a", "b"]
     assert not made.state.planner.is_slow
 
