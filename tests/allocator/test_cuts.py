@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 import pytest
 from msgspec.structs import replace
 
-from allocator.copies import decide_in_copy
 from allocator.decisions.shortlist import MAX_PASSED
 from allocator.decisions.waiting import WaitingPods
 from drawbridge.brief import (
@@ -436,10 +435,7 @@ def test_a_node_about_which_no_copy_can_decide_is_given_up(
         return run(self)
 
     monkeypatch.setattr(Search, "run", never_end)
-    monkeypatch.setattr(
-        "tests.allocator.cuts.decide_in_copy",
-        lambda decide: decide_in_copy(decide, ForkLimits(seconds=0.3)),
-    )
+    monkeypatch.setattr("tests.allocator.cuts.LIMITS", ForkLimits(seconds=0.3))
     asked = Asked(CutAt(2000), claim("c", 3))
     answer = asked.decide()
     assert answer[0] == ["n2", "n3"]
