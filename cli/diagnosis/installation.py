@@ -17,7 +17,12 @@ from cli.diagnosis.unread import Unread
 from cli.diagnosis.webhook_trial import TrialResult
 from cli.terminal.durations import parse_time
 from drawbridge.agreement.admission_codes import PLACEMENT_LABEL_UNKNOWN
-from drawbridge.agreement.match_conditions import GUARD_KIND, KIND, find_uncalled
+from drawbridge.agreement.match_conditions import (
+    GUARD_KIND,
+    KIND,
+    are_as_derived,
+    find_uncalled,
+)
 from drawbridge.agreement.published_facts import FactsConfigMap, PublishedFactsError, read_facts
 from drawbridge.agreement.scheduler_lease import PATIENCE_SECONDS, last_renewal
 from drawbridge.agreement.scope import Mode, decide_namespace_scope
@@ -77,7 +82,11 @@ def check_registration(checked: CheckedState) -> Iterator[Result]:
     if not told:
         judge = " and drawbridge-judge" if isinstance(installed.judge, Mapping) else ""
         message = f"drawbridge{judge} in namespace {installed.namespace}"
-        yield f"{message}; the match conditions are those of the configuration"
+        live = installed.mutating if isinstance(installed.mutating, Mapping) else None
+        if are_as_derived(live, checked.configuration):
+            yield f"{message}; the match conditions are those of the configuration"
+        else:
+            yield f"{message}; no controller has narrowed the match conditions yet"
 
 
 # --- certificates --------------------------------------------------------------------------------

@@ -5,6 +5,10 @@ pod. `pods.drawbridge.dev` gets the pods that may request devices and all transl
 `guard.drawbridge.dev` runs after all mutating webhooks and gets the pods that still may request
 devices. The manifests set all other fields of the webhook configurations, except the certificate
 authority and the failurePolicy of the guard.
+
+The manifests give `pods.drawbridge.dev` the widest condition, so that the API server creates all
+other pods before a controller has led. It has the same name, so that there is always one, and
+selects what any configuration needs, so that applying the manifests again excludes no pod.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,7 +16,7 @@ from typing import Any, Final
 
 from drawbridge.agreement import operation_codes
 from drawbridge.agreement.switch import SWITCH_CONDITION, is_switched_off
-from drawbridge.config.model import Configuration
+from drawbridge.config.model import Configuration, Placement
 from drawbridge.dra.counted import list_some
 from drawbridge.finding import Finding
 from drawbridge.names import (
@@ -65,6 +69,14 @@ def derive_conditions(configuration: Configuration) -> MatchConditions:
     if configuration.admission.every_pod:
         return {POD_WEBHOOK: _EVERY_POD, GUARD_WEBHOOK: _EVERY_POD}
     return build_conditions(derive_interest(configuration))
+
+
+def derive_widest_conditions() -> Mapping[str, str]:
+    """Return the conditions of the manifests for the webhook for pods.
+
+    They select what any configuration requires, except with `everyPod`.
+    """
+    return derive_conditions(Configuration(placement=Placement.BRIDGE))[POD_WEBHOOK]
 
 
 def build_conditions(interest: Interest) -> MatchConditions:
@@ -166,7 +178,7 @@ def _find_common_conditions(
     if wanted == _EVERY_POD:
         return _read_conditions(guard or {})
     old = _read_conditions(pods).get(CONDITION_NAME)
-    if old is None or {CONDITION_NAME: old} == _EVERY_POD:
+    if old is None or {CONDITION_NAME: old} in (_EVERY_POD, derive_widest_conditions()):
         return wanted
     return {**wanted, TRANSITION_NAME: old}
 
@@ -216,6 +228,12 @@ def read_pod_conditions(live: Mapping[str, Any] | None) -> Mapping[str, str] | N
     return {each["name"]: each["expression"] for each in webhook.get("matchConditions") or ()}
 
 
+def are_as_derived(live: Mapping[str, Any] | None, configuration: Configuration) -> bool:
+    """Return whether the webhook for pods has the conditions that the configuration requires."""
+    wanted = derive_conditions(configuration)[POD_WEBHOOK]
+    return _has_conditions(_find_webhook(live, POD_WEBHOOK) or {}, wanted)
+
+
 def select_pod_webhook(live: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """Return what decides which pods the webhook for pods gets; None if it does not exist."""
     webhook = _find_webhook(live, POD_WEBHOOK)
@@ -244,8 +262,9 @@ def _with_conditions(webhook: JSONObject, conditions: Mapping[str, str]) -> JSON
 def find_inactive(live: JSONObject | None, configuration: Configuration) -> tuple[Finding, ...]:
     """Report why the API server may not send all pods that the configuration covers.
 
-    A webhook without conditions receives every pod. A webhook with the derived conditions receives
-    every pod that the configuration covers. Any other condition may exclude pods.
+    A webhook without conditions receives every pod. A webhook with the derived conditions, or with
+    the widest ones, receives every pod that the configuration covers. Any other condition may
+    exclude pods.
     """
     about = f"{KIND}/{WEBHOOK_CONFIGURATION}"
     if live is None:
@@ -355,6 +374,8 @@ def _find_excluding(webhook: Mapping[str, Any], wanted: MatchConditions) -> list
         if match_condition.get("name") != SWITCH_CONDITION
     }
     if own is None or not live:
+        return []
+    if own != _EVERY_POD and live == derive_widest_conditions():
         return []
     different = [
         f"condition {name} has a different expression"

@@ -3,6 +3,7 @@
 
 import functools
 import itertools
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from drawbridge.agreement.match_conditions import (
     KIND,
     TRANSITION_NAME,
     derive_conditions,
+    derive_widest_conditions,
     plan_applies,
 )
 from drawbridge.cel import Environment, Program
@@ -113,6 +115,26 @@ def test_the_guard_never_selects_a_pod_that_the_webhook_for_pods_does_not_get(
     assert live.conditions(GUARD_WEBHOOK) == derive_conditions(then)[GUARD_WEBHOOK]
     assert live.conditions(POD_WEBHOOK) == derive_conditions(then)[POD_WEBHOOK]
     assert not live.plan(then)
+
+
+@pytest.mark.parametrize("configuration", [USUAL, SILENT, NETWORKED, BRIDGE])
+def test_manifests_that_are_applied_again_exclude_no_pod_that_a_configuration_needs(
+    configuration: Configuration,
+) -> None:
+    live = LiveWebhooks()
+    live.reach(configuration)
+    needed = live.conditions(POD_WEBHOOK)
+    live.mutating["webhooks"][0]["matchConditions"] = as_listed(derive_widest_conditions())
+    for pod in (PLAIN, LEGACY, NETWORK, *MEMBERS, *itertools.islice(pods(), 200)):
+        assert selects(live.conditions(POD_WEBHOOK), pod) >= selects(needed, pod), pod
+    assert not selects(live.conditions(POD_WEBHOOK), PLAIN)
+    assert kinds(live.plan(configuration)) == [KIND] * (configuration != BRIDGE)
+    live.reach(configuration)
+    assert live.conditions(POD_WEBHOOK) == needed
+
+
+def as_listed(conditions: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"name": name, "expression": text} for name, text in conditions.items()]
 
 
 @pytest.mark.parametrize("done", range(4))

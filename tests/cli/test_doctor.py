@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from drawbridge.agreement.match_conditions import derive_widest_conditions
 from drawbridge.finding import EXPLAINED
 from tests.cli.installed_api import (
     CONFIGURATION,
@@ -98,10 +99,22 @@ def test_a_healthy_cluster_has_only_ok_lines(tmp_path: Path) -> None:
     told = {each["check"]: each["message"] for each in diagnosis.lines}
     assert "gpu.nvidia.com" in told["drivers"]
     assert told["webhook"].startswith("namespace team-a: translates a pod that requests")
+    assert told["webhook registration"].endswith("match conditions are those of the configuration")
     assert told["webhook certificate"].startswith("caBundle has 1 valid certificate until ")
     assert told["namespaces"].startswith("1 of ")
     assert told["controller"] == "controller-0 leads"
     assert "drawbridge-system/drawbridge-facts: 0 classes" in told["facts"]
+
+
+def test_the_conditions_of_the_manifests_are_no_problem_and_not_those_of_the_configuration(
+    tmp_path: Path,
+) -> None:
+    (widest,) = derive_widest_conditions().values()
+    live = with_condition(registration(bundle(300)), widest)
+    (line,) = doctor(tmp_path, "-o", "json", change=lambda api: api.put(live)).of(
+        "webhook registration"
+    )
+    assert line["message"].endswith("no controller has narrowed the match conditions yet")
 
 
 def test_text_has_a_remedy_below_each_problem_and_a_summary(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from drawbridge.agreement.match_conditions import (
     KIND,
     REGISTERED,
     build_conditions,
+    derive_widest_conditions,
     find_inactive,
     plan_applies,
 )
@@ -26,7 +27,14 @@ from drawbridge.api_error import ApiError
 from drawbridge.cel import Environment
 from drawbridge.cel.library.versions import libraries
 from drawbridge.cel.types import DYN
-from drawbridge.config.model import Configuration, LabelSelector, Legacy, Placement, Scope
+from drawbridge.config.model import (
+    Admission,
+    Configuration,
+    LabelSelector,
+    Legacy,
+    Placement,
+    Scope,
+)
 from drawbridge.config.string_formats import DriverName, NetworkName, ObjectName, ResourceName
 from drawbridge.config.target import Target
 from drawbridge.names import GUARD_WEBHOOK, POD_WEBHOOK, WEBHOOK_CONFIGURATION
@@ -92,6 +100,14 @@ def test_a_missing_webhook_is_reported_and_not_created() -> None:
 def test_without_conditions_every_pod_is_sent() -> None:
     assert find_inactive(live(), NETWORKED) == ()
     assert find_inactive(live(asks()), USUAL) == ()
+
+
+def test_the_condition_of_the_manifests_is_reported_only_if_every_pod_is_wanted() -> None:
+    (widest,) = derive_widest_conditions().values()
+    assert find_inactive(live(asks(widest)), USUAL) == ()
+    every = Configuration(admission=Admission(every_pod=True))
+    (finding,) = find_inactive(live(asks(widest)), every)
+    assert "has a different expression" in finding.message
 
 
 def test_a_different_condition_is_reported_with_the_configured_names() -> None:

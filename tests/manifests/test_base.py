@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from cli.commands import parser_for
+from drawbridge.agreement.match_conditions import derive_widest_conditions
 from drawbridge.config.accept import accept_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.translate.manifests.workloads import SPECS, SPECS_BELOW, TEMPLATES
@@ -323,6 +324,12 @@ def test_the_guard_has_the_scope_of_the_webhook_for_pods_and_is_installed_with_i
         assert guard[field] == pods[field]
     assert guard["failurePolicy"] == "Ignore"
     assert "matchConditions" not in guard
+
+
+def test_before_a_controller_leads_only_pods_that_may_need_the_webhook_depend_on_it() -> None:
+    (hook,) = [hook for hook in list_webhooks() if hook["failurePolicy"] == "Fail"]
+    conditions = {each["name"]: each["expression"] for each in hook["matchConditions"]}
+    assert conditions == derive_widest_conditions()
 
 
 @pytest.mark.parametrize("hook", list(list_pod_webhooks()), ids=lambda hook: hook["name"])

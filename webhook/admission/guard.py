@@ -93,8 +93,9 @@ def _conditions_match(
     conditions = match_conditions.read_pod_conditions(live)
     if not conditions:
         return conditions is not None
+    widest = match_conditions.derive_widest_conditions()
     return any(
-        conditions == match_conditions.derive_conditions(configuration)[POD_WEBHOOK]
+        conditions in (match_conditions.derive_conditions(configuration)[POD_WEBHOOK], widest)
         and covers(pod, derive_interest(configuration))
         for configuration in configurations
     )

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from drawbridge.agreement.match_conditions import derive_conditions
+from drawbridge.agreement.match_conditions import derive_conditions, derive_widest_conditions
 from drawbridge.config.model import Admission, Configuration, Placement, Rollout, Scope
 from drawbridge.config.string_formats import FindingCode
 from drawbridge.facts.model import Facts
@@ -30,6 +30,9 @@ SERVED = facts(
 )
 LEGACY = pod({"nvidia.com/gpu": "1"})
 OPTED_IN = {"matchExpressions": [{"key": "drawbridge.dev/translate", "operator": "Exists"}]}
+
+
+WIDEST = [{"name": n, "expression": text} for n, text in derive_widest_conditions().items()]
 
 
 def live(settings: Configuration = USUAL, **webhook: YamlValue) -> dict[str, Any]:
@@ -118,8 +121,16 @@ async def test_a_pod_that_a_recent_input_leaves_is_allowed_with_a_warning(
         recent((USUAL, EVERY), webhooks=(live(EVERY),)),
         recent(webhooks=(live(namespaceSelector=OPTED_IN),)),
         recent(known_facts=(FACTS, FACTS)),
+        recent(webhooks=(live(), live(matchConditions=WIDEST))),
     ],
-    ids=["every pod", "every pod since now", "every pod until now", "opted in", "two facts"],
+    ids=[
+        "every pod",
+        "every pod since now",
+        "every pod until now",
+        "opted in",
+        "two facts",
+        "manifests that were applied again",
+    ],
 )
 async def test_a_pod_that_all_recent_inputs_translate_is_denied(inputs: RecentInputs) -> None:
     assert not (await build_harness(inputs).guarded_pod(LEGACY)).allowed
