@@ -82,8 +82,8 @@ def check_registration(checked: CheckedState) -> Iterator[Result]:
     if not told:
         judge = " and drawbridge-judge" if isinstance(installed.judge, Mapping) else ""
         message = f"drawbridge{judge} in namespace {installed.namespace}"
-        live = installed.mutating if isinstance(installed.mutating, Mapping) else None
-        if are_as_derived(live, checked.configuration):
+        mutating = installed.mutating
+        if isinstance(mutating, Mapping) and are_as_derived(mutating, checked.configuration):
             yield f"{message}; the match conditions are those of the configuration"
         else:
             yield f"{message}; no controller has narrowed the match conditions yet"
