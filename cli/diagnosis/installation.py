@@ -204,6 +204,7 @@ def check_answers(checked: CheckedState) -> Iterator[Result]:
     """Say what the webhook did with the sample pods."""
     trial = checked.state.trial
     if trial is None:
+        yield from _check_unregistered(checked)
         return
     where = f"namespace {trial.namespace}: " if trial.namespace else ""
     sample = f"a pod that requests {trial.resource}"
@@ -215,13 +216,30 @@ def check_answers(checked: CheckedState) -> Iterator[Result]:
         case TrialResult.DENIED:
             yield f"{where}answers, and denies {sample} (dry run): {trial.detail}"
         case TrialResult.NOT_CALLED:
-            message = f"{where}a pod with an impossible device request is admitted unchanged"
+            became = trial.detail or "is admitted unchanged"
+            message = f"{where}a pod with an impossible device request {became}"
             yield codes.WEBHOOK_NOT_CALLED.at("", message)
         case TrialResult.UNREACHABLE:
             remedy = codes.TRUST_CERTIFICATE if _UNTRUSTED in trial.detail else None
             yield codes.WEBHOOK_UNREACHABLE.at("", f"{where}{trial.detail}", remedy=remedy)
         case TrialResult.UNKNOWN:
             yield codes.WEBHOOK_NOT_TRIED.at("", f"{where}{trial.detail}")
+
+
+def _check_unregistered(checked: CheckedState) -> Iterator[Result]:
+    """Without the webhook for pods, name the namespaces whose pods depend on it."""
+    state, scope = checked.state, checked.configuration.scope
+    if state.installed.mutating is not None or isinstance(state.namespaces, Unread):
+        return
+    enforced = [
+        name
+        for name, labels in sorted(state.namespaces.items())
+        if decide_namespace_scope(name, labels, scope).mode is Mode.ENFORCE
+    ]
+    if enforced:
+        listed = list_some(enforced, _MOST_NAMES, "namespace")
+        message = f"pods of {listed} are not translated: {KIND} {WEBHOOK_CONFIGURATION} is missing"
+        yield codes.WEBHOOK_NOT_CALLED.at("", message)
 
 
 # --- controller ----------------------------------------------------------------------------------

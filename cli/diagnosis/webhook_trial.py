@@ -15,7 +15,7 @@ from drawbridge.api_error import ApiError
 from drawbridge.cluster import resources
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
-from drawbridge.names import ORIGINAL_ANNOTATION, POD_WEBHOOK
+from drawbridge.names import GUARD_WEBHOOK, ORIGINAL_ANNOTATION, POD_WEBHOOK
 
 if TYPE_CHECKING:
     from drawbridge.cluster.session import Session
@@ -25,6 +25,8 @@ _NAME: Final = "drawbridge-doctor"
 # Koordinator denies cores of a GPU without memory, and so does its dialect.
 _DENIED_ALWAYS: Final = {"koordinator.sh/gpu-core": "50"}
 _DENIED: Final = f'webhook "{POD_WEBHOOK}" denied the request'
+# The guard denies what the webhook for pods did not get.
+_GUARDED: Final = f'webhook "{GUARD_WEBHOOK}" denied the request'
 _CALL_FAILED: Final = "failed calling webhook"
 
 
@@ -105,6 +107,9 @@ def _of_error(message: str, namespace: str, resource: str) -> WebhookTrial:
     if _DENIED in message:
         reason = message.partition(f"{_DENIED}: ")[2]
         return WebhookTrial(TrialResult.DENIED, namespace, resource, reason)
+    if _GUARDED in message:
+        detail = f"is denied by {GUARD_WEBHOOK} only"
+        return WebhookTrial(TrialResult.NOT_CALLED, namespace, resource, detail)
     called = _CALL_FAILED in message and "drawbridge.dev" in message
     result = TrialResult.UNREACHABLE if called else TrialResult.UNKNOWN
     return WebhookTrial(result, namespace, resource, message)

@@ -272,7 +272,10 @@ def find_inactive(live: JSONObject | None, configuration: Configuration) -> tupl
             f"{KIND} {WEBHOOK_CONFIGURATION} does not exist, so the API server sends no pods "
             "to Drawbridge"
         )
-        return (operation_codes.NAME_NOT_ACTIVE.at("", message, object=about),)
+        finding = operation_codes.NAME_NOT_ACTIVE.at(
+            "", message, object=about, remedy=_WEBHOOK_REMEDY
+        )
+        return (finding,)
     return tuple(_find_inactive(live, configuration, about))
 
 

@@ -166,6 +166,7 @@ def test_selected_namespaces_that_the_webhook_includes_are_not_reported(
 def test_a_missing_webhook_configuration_is_reported() -> None:
     (finding,) = find_inactive(None, USUAL)
     assert "MutatingWebhookConfiguration drawbridge does not exist" in finding.message
+    assert "Apply the installation manifests" in finding.remedy
 
 
 BRIDGE = Configuration(placement=Placement.BRIDGE)

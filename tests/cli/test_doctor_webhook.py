@@ -1,0 +1,50 @@
+"""What `drawbridge doctor` says of the webhook for pods."""
+
+from pathlib import Path
+
+import pytest
+
+from drawbridge.agreement.match_conditions import derive_widest_conditions
+from tests.cli.installed_api import bundle, namespace, registration
+from tests.cli.test_doctor import UNREACHABLE, doctor, refusing, with_condition
+from tests.cluster.fake.api import FakeApi
+
+UNTRUSTED = UNREACHABLE.replace("connection refused", "x509: failed to verify certificate: ...")
+
+
+@pytest.mark.parametrize(("reason", "part"), [(UNREACHABLE, "NetworkPolicy"), (UNTRUSTED, "CA")])
+def test_the_remedy_says_why_the_webhook_is_not_reachable(
+    tmp_path: Path, reason: str, part: str
+) -> None:
+    def fail(api: FakeApi) -> None:
+        api.on_write = refusing(reason)
+
+    (line,) = doctor(tmp_path, "-o", "json", change=fail).of("webhook")
+    assert part in line["remedy"]
+
+
+def test_the_conditions_of_the_manifests_are_no_problem_and_not_those_of_the_configuration(
+    tmp_path: Path,
+) -> None:
+    (widest,) = derive_widest_conditions().values()
+    live = with_condition(registration(bundle(300)), widest)
+    (line,) = doctor(tmp_path, "-o", "json", change=lambda api: api.put(live)).of(
+        "webhook registration"
+    )
+    assert line["message"].endswith("no controller has narrowed the match conditions yet")
+
+
+def test_a_missing_registration_is_an_error_while_namespaces_depend_on_it(tmp_path: Path) -> None:
+    def remove(api: FakeApi) -> None:
+        api.remove("MutatingWebhookConfiguration", "drawbridge")
+
+    def remove_and_opt_out(api: FakeApi) -> None:
+        remove(api)
+        api.put(namespace("team-a", "report"))
+
+    diagnosis = doctor(tmp_path, "-o", "json", change=remove)
+    (line,) = diagnosis.of("webhook")
+    assert line["message"].startswith("pods of team-a are not translated: Mutating")
+    assert diagnosis.codes == ["NameNotActive", "WebhookNotCalled"]
+    without = doctor(tmp_path, "-o", "json", change=remove_and_opt_out)
+    assert without.codes == ["NameNotActive"]
