@@ -4,7 +4,7 @@ A webhook configuration is missing: as long as one is left, the installation is 
 checks tell what it lacks.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cli.diagnosis.unread import Unread, if_readable
@@ -12,14 +12,20 @@ from cli.input import live_cluster
 from drawbridge.cluster import resources
 from drawbridge.cluster.discovery import find_taint_rules
 from drawbridge.cluster.resources import Resource
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_mapping
 from drawbridge.names import (
+    ALLOCATOR_SECRET,
+    CA_SECRET,
+    CONFIGURATION_IN_USE_CONFIG_MAP,
+    CONTROLLER_LEASE,
+    FACTS_CONFIG_MAP,
     FENCE_POLICY,
     MANAGED_SELECTOR,
     MIRRORED_QUOTA,
     OWNED_TAINT,
     PART_LABEL,
     PART_OF,
+    SCHEDULER_LEASE,
 )
 
 if TYPE_CHECKING:
@@ -34,6 +40,12 @@ INSTALLED: Final = (
     resources.PRIORITY_LEVELS,
     resources.NAMESPACES,
 )
+# What the processes write in their namespace, which outlives a release of helm.
+_WRITTEN: Final[Mapping[Resource, tuple[str, ...]]] = {
+    resources.CONFIG_MAPS: (CONFIGURATION_IN_USE_CONFIG_MAP, FACTS_CONFIG_MAP),
+    resources.LEASES: (CONTROLLER_LEASE, SCHEDULER_LEASE),
+    resources.SECRETS: (CA_SECRET, ALLOCATOR_SECRET),
+}
 
 
 class _Left(NamedTuple):
@@ -66,8 +78,8 @@ _LEFT: Final = (
     _Left(resources.TAINT_RULES, f"{OWNED_TAINT}=pool"),
     *(_Left(each, _OURS) for each in INSTALLED),
 )
-# By kind, the command that removes what is left.
-COMMANDS: Final[Mapping[str, str]] = {each.resource.kind: each.command for each in _LEFT}
+# By kind.
+_COMMANDS: Final[Mapping[str, str]] = {each.resource.kind: each.command for each in _LEFT}
 
 
 async def read_remains(session: "Session") -> Mapping[str, list[dict[str, Value]] | Unread]:
@@ -81,4 +93,30 @@ async def read_remains(session: "Session") -> Mapping[str, list[dict[str, Value]
                 session, served, fields=left.fields, labels=left.labels
             )
             remains[served.kind] = await if_readable(listing, "list", served)
+    for kind, names in _WRITTEN.items():
+        remains[kind.kind] = await if_readable(_list_named(session, kind, names), "list", kind)
     return remains
+
+
+async def _list_named(
+    session: "Session", kind: Resource, names: tuple[str, ...]
+) -> list[dict[str, Value]]:
+    """List the objects with these names of all namespaces: that of the installation is unknown."""
+    return [
+        value
+        for name in names
+        for value in await live_cluster.list_objects(session, kind, fields=f"metadata.name={name}")
+    ]
+
+
+def compose_command(kind: str, left: Sequence[dict[str, Value]]) -> str:
+    """Return the command that removes what is left of a kind."""
+    if kind in _COMMANDS:
+        return _COMMANDS[kind]
+    (plural,) = (each.plural for each in _WRITTEN if each.kind == kind)
+    names: dict[str, list[str]] = {}
+    for value in left:
+        metadata = as_mapping(value.get("metadata"))
+        names.setdefault(f"{metadata.get('namespace')}", []).append(f"{metadata.get('name')}")
+    commands = (f"kubectl -n {key} delete {plural} {' '.join(names[key])}" for key in sorted(names))
+    return " && ".join(commands)

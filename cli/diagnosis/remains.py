@@ -5,7 +5,7 @@ from typing import Final
 
 from cli.diagnosis import codes
 from cli.diagnosis.checked_state import CheckedState, Result
-from cli.diagnosis.left_objects import COMMANDS
+from cli.diagnosis.left_objects import compose_command
 from cli.diagnosis.unread import Unread
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_mapping
@@ -14,11 +14,8 @@ from drawbridge.names import DUAL_LABEL, OWNED_TAINT
 
 _MOST_NAMES: Final = 5
 # kubectl names nodes without the taint as errors.
-_COMMANDS: Final = {
-    **COMMANDS,
-    OWNED_TAINT: f"kubectl taint nodes --all {OWNED_TAINT}-",
-    DUAL_LABEL: f"kubectl label nodes -l {DUAL_LABEL} {DUAL_LABEL}-",
-}
+_UNTAINT: Final = f"kubectl taint nodes --all {OWNED_TAINT}-"
+_UNLABEL: Final = f"kubectl label nodes -l {DUAL_LABEL} {DUAL_LABEL}-"
 
 
 def check_remains(checked: CheckedState) -> Iterator[Result]:
@@ -31,20 +28,20 @@ def check_remains(checked: CheckedState) -> Iterator[Result]:
         if isinstance(read, Unread):
             told.append(read)
         elif read:
-            told.append(_report(kind, [*map(_name, read)], f"{kind} "))
+            told.append(_report(f"{kind} ", [*map(_name, read)], compose_command(kind, read)))
     if isinstance(nodes, Unread):
         told.append(nodes)
         nodes = []
     if tainted := [_name(each) for each in nodes if OWNED_TAINT in _taints(each)]:
-        told.append(_report(OWNED_TAINT, tainted, f"taint {OWNED_TAINT} of "))
+        told.append(_report(f"taint {OWNED_TAINT} of ", tainted, _UNTAINT))
     if dual := [_name(each) for each in nodes if DUAL_LABEL in _labels(each)]:
-        told.append(_report(DUAL_LABEL, dual, f"label {DUAL_LABEL} of "))
+        told.append(_report(f"label {DUAL_LABEL} of ", dual, _UNLABEL))
     yield from told or ["nothing of an earlier installation"]
 
 
-def _report(key: str, names: list[str], what: str) -> Result:
+def _report(what: str, names: list[str], command: str) -> Result:
     message = f"an installation that is gone left {what}{list_some(names, _MOST_NAMES, 'object')}"
-    return codes.LEFT_BEHIND.at("", message, remedy=f"Run: {_COMMANDS[key]}")
+    return codes.LEFT_BEHIND.at("", message, remedy=f"Run: {command}")
 
 
 def _name(value: dict[str, Value]) -> str:

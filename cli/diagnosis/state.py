@@ -151,10 +151,12 @@ class Installed:
 
     @property
     def exists(self) -> bool:
-        """Whether any object exists, or may exist."""
+        """Whether any object of the manifests exists, or may exist.
+
+        What the processes write outlives them in their namespace, and says nothing.
+        """
         registrations = (self.mutating, self.validating, self.judge)
-        parts = (*registrations, self.facts, self.lease, self.scheduler_lease)
-        return any(each is not None for each in (*parts, *self.deployments.values()))
+        return any(each is not None for each in (*registrations, *self.deployments.values()))
 
 
 class Neighbours(NamedTuple):

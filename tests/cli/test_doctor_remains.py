@@ -34,6 +34,16 @@ LEFT = {
         f"kubectl delete prioritylevelconfigurations -l {LABEL}=drawbridge"
     ),
     "Namespace drawbridge-left": f"kubectl delete namespaces -l {LABEL}=drawbridge",
+    "ConfigMap drawbridge-system/drawbridge-facts": (
+        "kubectl -n drawbridge-system delete configmaps drawbridge-facts"
+    ),
+    "Lease drawbridge-system/drawbridge-controller, other/drawbridge-controller, other/": (
+        "kubectl -n drawbridge-system delete leases drawbridge-controller && "
+        "kubectl -n other delete leases drawbridge-controller drawbridge-scheduler"
+    ),
+    "Secret drawbridge-system/drawbridge-ca": (
+        "kubectl -n drawbridge-system delete secrets drawbridge-ca"
+    ),
     "taint drawbridge.dev/owned of ": "kubectl taint nodes --all drawbridge.dev/owned-",
     "label drawbridge.dev/dual of ": (
         "kubectl label nodes -l drawbridge.dev/dual drawbridge.dev/dual-"
@@ -66,6 +76,16 @@ def leave(api: FakeApi) -> None:
         for name, part_of in (("drawbridge-left", "drawbridge"), ("of-another", "other")):
             metadata = {"name": name, "labels": {LABEL: part_of}}
             api.put({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata})
+    for api_version, kind, name, namespace in (
+        ("v1", "ConfigMap", "drawbridge-facts", SYSTEM),
+        ("v1", "ConfigMap", "of-another", SYSTEM),
+        ("coordination.k8s.io/v1", "Lease", "drawbridge-controller", SYSTEM),
+        ("coordination.k8s.io/v1", "Lease", "drawbridge-controller", "other"),
+        ("coordination.k8s.io/v1", "Lease", "drawbridge-scheduler", "other"),
+        ("v1", "Secret", "drawbridge-ca", SYSTEM),
+    ):
+        metadata = {"name": name, "namespace": namespace}
+        api.put({"apiVersion": api_version, "kind": kind, "metadata": metadata})
     for node in api.all("Node"):
         node["metadata"].setdefault("labels", {})["drawbridge.dev/dual"] = "true"
         node.setdefault("spec", {})["taints"] = [
