@@ -126,6 +126,14 @@ def test_the_version_is_that_of_the_package() -> None:
         assert read_yaml(overlay.read_text("utf-8"))["images"][0]["newTag"] == project
 
 
+def test_a_drain_never_waits_for_a_replica_that_is_not_ready(tmp_path: Path) -> None:
+    values = {"judge": {"enabled": True}, "scheduler": {"enabled": True}}
+    objects = rendering.render_chart(values, tmp_path)
+    budgets = [each["spec"] for each in objects if each["kind"] == "PodDisruptionBudget"]
+    policies = [each["unhealthyPodEvictionPolicy"] for each in budgets]
+    assert policies == ["AlwaysAllow"] * 4
+
+
 @pytest.mark.parametrize("name", ["default", "kind", "test"])
 def test_every_overlay_is_built(name: str) -> None:
     objects = rendering.render_kustomization(ROOT / "manifests" / "overlays" / name)
