@@ -69,7 +69,7 @@ def check_configuration(checked: CheckedState) -> Iterator[Result]:
 def check_installed(checked: CheckedState) -> Iterator[Result]:
     """Say whether there is an installation; without one, its checks say nothing."""
     if not checked.state.installed.exists:
-        yield codes.NOT_INSTALLED.at("", "the cluster has no object of Drawbridge")
+        yield codes.NOT_INSTALLED.at("", "no webhook configuration and no Deployment of Drawbridge")
 
 
 def check_rights(checked: CheckedState) -> Iterator[Result]:
