@@ -23,7 +23,7 @@ _CONDITIONS: Final = {
     "PodMonitor": ".Values.podMonitor.enabled",
     "PriorityLevelConfiguration": ".Values.priorityAndFairness.enabled",
     "PrometheusRule": ".Values.prometheusRule.enabled",
-    "ResourceQuota": ".Values.resourceQuota.enabled",
+    "ResourceQuota": "and .Values.resourceQuota.enabled .Values.priorityClassName",
 }
 # The values of labels of kinds that have more of them. One mapping, so that no key is repeated.
 _MORE_LABELS: Final = {
@@ -128,6 +128,8 @@ def edit(source: JSON, holders: Placeholders) -> str:
         _edit_rules(source, holders)
     elif kind == "ResourceQuota":
         source["spec"]["hard"]["pods"] = holders.inline(".Values.resourceQuota.pods | quote")
+        (selected,) = source["spec"]["scopeSelector"]["matchExpressions"]
+        selected["values"] = [holders.inline(".Values.priorityClassName | quote")]
     elif kind == "PodDisruptionBudget":
         budget = ".Values.podDisruptionBudget.minAvailable"
         source["spec"]["minAvailable"] = holders.inline(budget)

@@ -246,6 +246,21 @@ def test_a_key_in_two_values_is_rendered_once(tmp_path: Path) -> None:
     assert text.count("    release: own") == 4
 
 
+@pytest.mark.parametrize("name", ["system-node-critical", "1", ""])
+def test_the_resource_quota_allows_the_priority_class_of_the_pods(
+    name: str, tmp_path: Path
+) -> None:
+    objects = rendering.render_chart({"priorityClassName": name}, tmp_path)
+    quotas = [each["spec"] for each in objects if each["kind"] == "ResourceQuota"]
+    allowed = [
+        value
+        for spec in quotas
+        for selected in spec["scopeSelector"]["matchExpressions"]
+        for value in selected["values"]
+    ]
+    assert allowed == [name] * bool(name)
+
+
 @pytest.mark.parametrize("tag", ["1", "007", "true", "v1.2_a-b"])
 def test_any_tag_is_a_string(tag: str, tmp_path: Path) -> None:
     objects = rendering.render_chart({"image": {"tag": tag}, "priorityClassName": "1"}, tmp_path)
