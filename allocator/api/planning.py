@@ -102,7 +102,8 @@ class _Cluster:
         self.state = state
         self._asking = asking
         nodes = map(state.planner.nodes.get, state.nodes_with_pools)
-        self.nodes = live_nodes(each for each in nodes if each is not None)
+        listed = (each for each in nodes if each is not None)
+        self.nodes = live_nodes(state.planner, listed)
         claims = (with_reservation(state, each) for each in state.claims.values())
         self.claims = {name_of(each): each for each in claims}
         self.pods = {each.full_name: each for each in view.running()}

@@ -40,10 +40,11 @@ from drawbridge.facts.served_names import advertised_resources
 from drawbridge.ledger.claim_references import find_pod_claims
 from drawbridge.ledger.codes import CLAIM_MISSING
 from drawbridge.ledger.disruption_budgets import DisruptionBudget
-from drawbridge.ledger.extended_resources import requested_names
+from drawbridge.ledger.extended_resources import class_by_resource_name, requested_names
 from drawbridge.ledger.ledger import name_of, uid_of
 from drawbridge.ledger.node_fit import ClusterNodes, group_nodes_by_service, make_reason
 from drawbridge.ledger.placing import Placer, hold_claims
+from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import FINISHED, Pod
 from drawbridge.ledger.preemption import PreemptingPlacer, running_pod
 from drawbridge.ledger.priorities import Priorities, PriorityClass
@@ -174,11 +175,16 @@ def describe_reasons(reasons: Sequence[Reason]) -> tuple[DeviceReason, ...]:
     )
 
 
-def live_nodes(nodes: Iterable[Node]) -> ClusterNodes:
-    """Return nodes with the names that device plugins serve there, and no class."""
-    kept = tuple(nodes)
-    advertised = {each.name: frozenset(advertised_resources(each)) for each in kept}
-    return ClusterNodes(nodes=kept, advertised=advertised)
+def live_nodes(planner: Planner, nodes: Iterable[Node]) -> ClusterNodes:
+    """Return nodes with the names that device plugins serve there; classes serve none here."""
+    kept, world = tuple(nodes), planner.world()
+    classes = world.classes.values() if world.gates.extended_resource else ()
+    return ClusterNodes(
+        nodes=kept,
+        advertised={each.name: frozenset(advertised_resources(each)) for each in kept},
+        classes=class_by_resource_name(classes),
+        makes_claims=False,
+    )
 
 
 def _filter_pod(
@@ -189,7 +195,7 @@ def _filter_pod(
     templates: Mapping[str, Template],
 ) -> PodStages:
     """Filter all nodes for a pod by stage. The scheduler counts CPU and memory itself."""
-    cluster = live_nodes(state.planner.nodes.values())
+    cluster = live_nodes(state.planner, state.planner.nodes.values())
     return filter_by_stage(pod, FilteredCluster(state.planner, cluster, view, claims, templates))
 
 
@@ -283,7 +289,8 @@ def _preempt(
         for node in map(state.planner.nodes.get, names)
         if node is not None and first_untolerated(node.taints, pod.spec.tolerations) is None
     )
-    done = preempting.beside(placer.beside(state.planner, live_nodes(nodes))).place_pod(pod)
+    there = placer.beside(state.planner, live_nodes(state.planner, nodes))
+    done = preempting.beside(there).place_pod(pod)
     return SimulatedPod(
         namespace=pod.namespace,
         pod=pod.metadata.name,
@@ -307,7 +314,7 @@ def _place(
     if not shortlist.fitting:
         return _refused(pod, used.claims, (*unserved, *shortlist.list_reasons()))
     there = (state.planner.nodes[shortlist.fitting[0].name],)
-    done = placer.beside(state.planner, live_nodes(there)).place_pod(pod)
+    done = placer.beside(state.planner, live_nodes(state.planner, there)).place_pod(pod)
     if done.node is None:
         return _refused(pod, used.claims, done.reasons)
     claims = (describe_claim(name, written) for name, written in done.claims)
@@ -325,7 +332,7 @@ def _serving_nodes(
     if not requested_names(pod):
         return None, ()
     nodes = tuple(state.planner.nodes.values())
-    served = group_nodes_by_service(pod, nodes, live_nodes(nodes))
+    served = group_nodes_by_service(pod, nodes, live_nodes(state.planner, nodes))
     names = frozenset(each.name for group in served.groups.values() for each in group)
     return names, served.reasons
 

@@ -25,9 +25,9 @@ from drawbridge.documents.patch import apply_edits
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.dra.claim import TEMPLATE, Template, template_reader
+from drawbridge.dra.codes import CLASS_NAME_UNSERVED
 from drawbridge.dra.gates import Gates
 from drawbridge.dra.validation import format_object_name
-from drawbridge.facts.codes import CLASS_NAME_UNSERVED
 from drawbridge.facts.offers import served_resources
 from drawbridge.finding import Finding, Severity
 from drawbridge.judge.context import JudgeContext
@@ -43,6 +43,7 @@ from drawbridge.ledger.generated_claims import claim_for_extended_resources
 from drawbridge.ledger.pods import Pod
 from drawbridge.translate.changes.codes import CLAIMS_LEFT_TO_SCHEDULER
 from drawbridge.translate.changes.queues import find_kueue_queue
+from drawbridge.translate.changes.scheduler import OURS
 from drawbridge.translate.changes.template import ClaimTemplate
 from drawbridge.translate.context import TranslationContext
 from drawbridge.translate.legacy.codes import AMOUNT_UNREADABLE
@@ -214,7 +215,12 @@ def find_served_names(context: JudgeContext, legacy: Legacy) -> Mapping[str, Ser
 def _with_schedulers_claim(
     subject: Subject, pod: Pod, served: Mapping[str, ServingClass]
 ) -> Subject:
-    """Add the claim that the scheduler makes for extended resources that only classes serve."""
+    """Add the claim that the scheduler makes for extended resources that only classes serve.
+
+    The scheduler of Drawbridge makes none, which the translation reports.
+    """
+    if pod.spec.scheduler_name == OURS:
+        return subject
     requested = {name: served[name] for name in requested_names(pod) if name in served}
     requests = compose_requests(pod, requested)
     if not requests:

@@ -107,7 +107,9 @@ class PodAllocators:
 
     def nodes(self, allocator: Allocator, nodes: ClusterNodes) -> ClusterNodes:
         """Return the nodes as the scheduler of an allocator sees them."""
-        return replace(nodes, fenced=self.fenced) if allocator is Allocator.UPSTREAM else nodes
+        if allocator is Allocator.UPSTREAM:
+            return replace(nodes, fenced=self.fenced)
+        return replace(nodes, makes_claims=False)
 
 
 def find_pod_allocators(

@@ -50,9 +50,9 @@ class SimulatedSchedulers:
 
     def world_of(self, allocator: Allocator) -> tuple[Planner, ClusterNodes]:
         """Return the pools and the nodes of an allocator; a chosen one may use all nodes."""
-        nodes = self.inputs.cluster
-        if self.chosen is None:
-            nodes = self.pools.nodes(allocator, nodes)
+        nodes = self.pools.nodes(allocator, self.inputs.cluster)
+        if self.chosen is not None:
+            nodes = structs.replace(nodes, fenced=frozenset())
         return self.planners[allocator], nodes
 
     def new_placer(self) -> Placer:

@@ -19,6 +19,7 @@ FEATURE_GATE_UNKNOWN = CODES.define("FeatureGateUnknown")
 FEATURE_GATE_LOCKED = CODES.define("FeatureGateLocked")
 FEATURE_GATES_UNREADABLE = CODES.define("FeatureGatesUnreadable")
 KUBERNETES_VERSION_UNSUPPORTED = CODES.define("KubernetesVersionUnsupported")
+CLASS_NAME_UNSERVED = CODES.define("ClassNameUnserved")
 
 MALFORMED = CODES.define("Malformed")
 TOO_LONG = CODES.define("TooLong")

@@ -14,6 +14,8 @@ from msgspec.structs import replace
 
 from drawbridge.dra.allocation import Consumer
 from drawbridge.dra.claim import CLAIM, Claim
+from drawbridge.dra.classes import is_implicit_name
+from drawbridge.dra.codes import CLASS_NAME_UNSERVED
 from drawbridge.dra.counted import count_noun
 from drawbridge.dra.device import NodeSelector, Taint
 from drawbridge.dra.nodes import (
@@ -28,7 +30,7 @@ from drawbridge.finding import Code, Finding
 from drawbridge.ledger import codes, extended_resources
 from drawbridge.ledger.ledger import name_of
 from drawbridge.ledger.pods import Pod
-from drawbridge.names import OWNED_TAINT
+from drawbridge.names import OWNED_TAINT, SCHEDULER_NAME
 from drawbridge.solver.reasons import Reason, ReasonOfExample
 
 _FENCE: Final = Taint(OWNED_TAINT, "NoSchedule")
@@ -40,13 +42,14 @@ class ClusterNodes(msgspec.Struct, frozen=True, kw_only=True):
     `fenced` nodes get the taint of owned nodes, which pods of other schedulers do not tolerate. Of
     the nodes that are not among them, that taint does not count. `advertised` holds the resource
     names that device plugins serve on a node; `classes` maps each resource name to the class that
-    serves it.
+    serves it, by a claim that only a scheduler that `makes_claims` makes.
     """
 
     nodes: tuple[Node, ...]
     fenced: frozenset[str] = frozenset()
     advertised: Mapping[str, frozenset[str]] = {}
     classes: Mapping[str, extended_resources.ServingClass] = {}
+    makes_claims: bool = True
 
 
 class ServedNodes(msgspec.Struct, frozen=True):
@@ -206,16 +209,16 @@ def group_nodes_by_service(pod: Pod, nodes: Sequence[Node], cluster: ClusterNode
     for node in nodes:
         plugins = cluster.advertised.get(node.name, frozenset())
         class_names = tuple(name for name in requested if name not in plugins)
-        unserved_names = [name for name in class_names if name not in cluster.classes]
+        unserved_names = [
+            name for name in class_names if not cluster.makes_claims or name not in cluster.classes
+        ]
         if not unserved_names:
             groups.setdefault(class_names, []).append(node)
         for name in unserved_names:
             unserved[name] = unserved.get(name, 0) + 1
     reasons = [
         make_reason(
-            codes.SERVED_BY_NOBODY,
-            "resources",
-            f"no device plugin or DeviceClass serves {name}",
+            *_why_unserved(name, cluster),
             before=len(nodes),
             after=len(nodes) - count,
             nodes=count,
@@ -223,6 +226,15 @@ def group_nodes_by_service(pod: Pod, nodes: Sequence[Node], cluster: ClusterNode
         for name, count in sorted(unserved.items())
     ]
     return ServedNodes(groups, tuple(reasons))
+
+
+def _why_unserved(name: str, cluster: ClusterNodes) -> tuple[Code, str, str]:
+    """Return the code, the stage and the message of a name that nothing serves on a node."""
+    if not cluster.makes_claims and (name in cluster.classes or is_implicit_name(name)):
+        message = f"{SCHEDULER_NAME} does not allocate {name}, which a DeviceClass serves"
+        return CLASS_NAME_UNSERVED, "resources", message
+    message = f"no device plugin or DeviceClass serves {name}"
+    return codes.SERVED_BY_NOBODY, "resources", message
 
 
 def extended_resource_findings(

@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from itertools import combinations
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from drawbridge.dra.claim import Claim
 from drawbridge.ledger.node_fit import ClusterNodes
 from drawbridge.ledger.placing import Placer
@@ -104,7 +106,7 @@ class NodeRemovals:
         alone = tuple(each for each in cluster.nodes if each.name == node)
         fenced = cluster.fenced & {node}
         names = {node: cluster.advertised.get(node, frozenset())}
-        there = ClusterNodes(nodes=alone, fenced=fenced, advertised=names, classes=cluster.classes)
+        there = replace(cluster, nodes=alone, fenced=fenced, advertised=names)
         self._pod = pod
         self._placer = placer.beside(planner, there)
         self._holds = holds

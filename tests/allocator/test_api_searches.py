@@ -94,6 +94,23 @@ async def test_a_pod_that_waits_is_told_what_happened_to_it_and_how_long_ago() -
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("deviceclass.resource.kubernetes.io/gpu", "ClassNameUnserved"),
+        ("example.com/gpu", "ServedByNobody"),
+    ],
+)
+async def test_a_pod_is_told_that_no_claim_is_made_for_the_name_of_a_class(
+    name: str, expected: str
+) -> None:
+    containers = [{"name": "c", "resources": {"limits": {name: "1"}}}]
+    async with local(full("n2")) as served:
+        served.cluster.add_claim(claim("new"))
+        [told] = await simulate(served, wants("p", "new", containers=containers))
+    assert [each["code"] for each in told["reasons"]] == [expected]
+
+
 async def test_nodes_are_named_only_to_those_who_may_list_them() -> None:
     rights = ["get pods in default", "create pods in default"]
     reviews = ReviewServer(

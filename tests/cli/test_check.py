@@ -448,6 +448,22 @@ def test_a_pod_whose_claims_stay_with_the_default_scheduler_is_named(
     assert [(each["code"], each["path"]) for each in reported] == expected
 
 
+@pytest.mark.parametrize(
+    ("scheduler", "expected"),
+    [("drawbridge", "ClassNameUnserved"), ("default-scheduler", "TooManyDevices")],
+)
+def test_our_scheduler_makes_no_claim_for_the_name_of_a_class(
+    scheduler: str, expected: str, tmp_path: Path
+) -> None:
+    limits = {"deviceclass.resource.kubernetes.io/gpu.nvidia.com": "1000"}
+    containers = [{"name": "a", "image": "b", "resources": {"limits": limits}}]
+    spec = {"schedulerName": scheduler, "containers": containers}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": spec}
+    files = ("--cluster", INVENTORY, "--config", str(own_zone(tmp_path, "a")))
+    reported = findings(write_yaml([pod]), *files)[1]
+    assert [each["code"] for each in reported] == [expected]
+
+
 def test_a_pool_of_an_owned_driver_that_spans_nodes_is_reported(tmp_path: Path) -> None:
     configuration = own_zone(tmp_path, "a")
     slices = EXCLUSIVE.replace("nodeName: n1", "allNodes: true")

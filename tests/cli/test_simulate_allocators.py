@@ -154,7 +154,7 @@ spec:
 """
 TOLERATED = "tolerations: [{key: drawbridge.dev/owned, operator: Exists}]"
 IMPLICIT = (
-    "initContainers: [{name: i, resources: {limits: {deviceclass.resource.kubernetes.io/gpu: 2}}}]"
+    "initContainers: [{name: i, resources: {limits: {deviceclass.resource.kubernetes.io/gpu: 1}}}]"
 )
 
 
@@ -170,7 +170,7 @@ IMPLICIT = (
         ("schedulerName: default-scheduler", OTHER_DRIVER, "n1"),
         ("schedulerName: drawbridge", OTHER_DRIVER, "n2"),
         # Nor does it move one with a name that only the default scheduler allocates.
-        (IMPLICIT.replace("2", "1"), "", "n1"),
+        (IMPLICIT, "", "n1"),
     ],
 )
 def test_the_scheduler_of_a_pod_decides_which_pools_it_uses(
@@ -179,6 +179,31 @@ def test_the_scheduler_of_a_pod_decides_which_pools_it_uses(
     single = pod("a", spec=spec.replace("; ", "\n  "))
     _, printed, _ = run(single + IN_ZONE_B, cluster=CLUSTER + more)
     assert nodes(printed) == [expected]
+
+
+OF_CLASS = "deviceclass.resource.kubernetes.io/gpu"
+
+
+@pytest.mark.parametrize(
+    ("name", "scheduler", "arguments", "expected"),
+    [
+        (OF_CLASS, "drawbridge", "", "ClassNameUnserved"),
+        ("example.com/gpu", "drawbridge", "", "ClassNameUnserved"),
+        ("example.org/gpu", "drawbridge", "", "ServedByNobody"),
+        (OF_CLASS, "drawbridge", "--kubernetes-version 1.35", "ClassNameUnserved"),
+        (OF_CLASS, "volcano", "--allocator drawbridge", "ClassNameUnserved"),
+        (OF_CLASS, "drawbridge", "--allocator upstream", None),
+    ],
+)
+def test_our_scheduler_makes_no_claim_for_the_name_of_a_class(
+    run: Run, name: str, scheduler: str, arguments: str, expected: str | None
+) -> None:
+    containers = f"initContainers: [{{name: i, resources: {{limits: {{{name}: 1}}}}}}]"
+    single = pod("a", "", f"schedulerName: {scheduler}\n  {containers}")
+    code, printed, _ = run(single + BRIDGE, *arguments.split())
+    [placed] = printed["pods"]
+    assert (code, bool(placed["claims"])) == (int(bool(expected)), not expected)
+    assert [each["code"] for each in placed["reasons"]] == [expected] * bool(expected)
 
 
 BY_RULES = IN_ZONE_B.replace("driver: d.io", "driver: d.io, fence: rules")

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from drawbridge.documents.paths import Path, format_path, get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
+from drawbridge.dra.codes import CLASS_NAME_UNSERVED
 from drawbridge.dra.counted import list_some
 from drawbridge.dra.quantity import valid_quantity
-from drawbridge.facts.codes import CLASS_NAME_UNSERVED
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding, Severity
 from drawbridge.translate.changes.scheduler import DEFAULT, OURS, SCHEDULER
