@@ -32,6 +32,7 @@ _READ_BY_OTHER_STEPS: Final = frozenset(
         "spec.topologySpreadConstraints",
         # the environment
         "container.env",
+        "container.resizePolicy",
         "container.securityContext",
         "spec.runtimeClassName",
         "spec.tolerations",

@@ -28,6 +28,7 @@ from drawbridge.translate.changes import (
     group_members,
     kueue_roles,
     own_claims,
+    resizing,
     scheduler,
 )
 from drawbridge.translate.changes import codes as change_codes
@@ -317,6 +318,7 @@ def _compose(
     findings += tuple(class_names.refuse_pending(patch.pod, context.facts))
     if _has_error(findings):
         return Translation(findings=findings)
+    findings += tuple(resizing.report_resizing(patch.pod, context.facts))
     findings += tuple(scheduler.report_divided_devices(patch.pod, outcome.classes, context.facts))
     if outcome.mappings:
         findings += tuple(report_queue(pod, outcome.mappings, findings, queue))
