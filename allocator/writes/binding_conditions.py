@@ -1,7 +1,6 @@
 """Decides from the status of claims whether the devices of a pod are ready for its binding.
 
-A driver can require that conditions of a device are true before a pod is bound, for example that a
-fabric has attached the device. An allocation that is not stored as a whole is never ready.
+An allocation that is not stored as a whole is never ready.
 """
 
 import datetime as dt
@@ -12,14 +11,14 @@ from typing import Final, NamedTuple
 from allocator.state.reports import ClaimFinding, about_claim
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.bounded_cache import BoundedCache
-from drawbridge.dra.allocation import AllocationResult, ClaimStatus
+from drawbridge.dra.allocation import ClaimStatus
+from drawbridge.dra.binding_conditions import find_unready
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.inventory import PoolID
 from drawbridge.ledger.allocation_mark import find_dropped
 from drawbridge.ledger.holdings import DeviceID
 from drawbridge.ledger.ledger import name_of
 
-_TRUE: Final = "True"
 _MAX_ALLOCATIONS: Final = 16384
 # What devices have left at least when a process first sees that they are not ready.
 LEFT_SECONDS: Final = 60.0
@@ -83,38 +82,15 @@ def readiness(
             text = f"{name}: the API server has not stored {dropped}"
             told = ClaimFinding(about_claim(codes.ALLOCATION_NOT_STORED, claim, text), claim)
             return BindingState(Readiness.FAILED, text, told=told)
-        for result in _results(claim.status):
+        for device in find_unready(claim.status):
+            result, text = device.result, f"{name}: {device}"
             device_id = DeviceID(PoolID(result.driver, result.pool), result.device)
-            device = f"{name}: device {result.driver}/{result.pool}/{result.device}"
-            conditions = _conditions(claim.status, result)
-            failed = [each for each in result.binding_failure_conditions if each in conditions]
-            if failed:
-                text = f"{device} reports {', '.join(failed)}"
+            if device.failed:
                 return BindingState(Readiness.FAILED, text, device_id)
-            missing = [each for each in result.binding_conditions if each not in conditions]
-            if missing:
-                waiting = f"{device} does not report {', '.join(missing)}"
-                if age_of(claim) >= timeout:
-                    return BindingState(
-                        Readiness.FAILED, f"{waiting} after {timeout:g} s", device_id
-                    )
+            if age_of(claim) >= timeout:
+                return BindingState(Readiness.FAILED, f"{text} after {timeout:g} s", device_id)
+            waiting = text
     return BindingState(Readiness.WAITING, waiting) if waiting else BindingState(Readiness.READY)
-
-
-def _results(status: ClaimStatus) -> tuple[AllocationResult, ...]:
-    return status.allocation.devices.results if status.allocation else ()
-
-
-def _conditions(status: ClaimStatus, result: AllocationResult) -> frozenset[str]:
-    """Return the conditions of an allocated device that are true."""
-    device = (result.driver, result.pool, result.device, result.share_id)
-    return frozenset(
-        condition.type
-        for allocated in status.devices
-        if (allocated.driver, allocated.pool, allocated.device, allocated.share_id) == device
-        for condition in allocated.conditions
-        if condition.status == _TRUE
-    )
 
 
 def _age(status: ClaimStatus, now: float) -> float:

@@ -13,6 +13,7 @@ from drawbridge.documents.document import name_object
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.claim import Claim, read_claim
+from drawbridge.dra.counted import list_some
 from drawbridge.finding import EXPLAINED, Finding
 from drawbridge.ledger.allocation_mark import is_allocated_by_us
 from drawbridge.names import (
@@ -45,6 +46,7 @@ EXTENDED_RESOURCES: Final = "of extended resources"
 ENFORCE: Final = "enforce"
 _MODE_TEXTS: Final = {"report": "in report mode", "off": "opted out"}
 _STARTED: Final = frozenset({"Running", "Succeeded", "Failed"})
+_MOST_UNREADY: Final = 3
 _CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
 
 
@@ -218,7 +220,8 @@ def _hints(pod: Value, before: Value | None) -> dict[str, str]:
 
 _EXTENDED: Final = ("status", "extendedResourceClaimStatus")
 _MAPPINGS: Final = "requestMappings"
-_HELD: Final = ("allocated", "reserved", "not needed")
+_NOT_NEEDED: Final = "not needed"
+_HELD: Final = ("allocated", "reserved", _NOT_NEEDED)
 _NO_CLAIM: Final = ("template missing", "not generated", "missing")
 
 
@@ -274,7 +277,7 @@ def _extended_resource_claim(objects: PodObjects) -> Iterator[ExplainedClaim]:
 def _state(objects: PodObjects, template: str | None, claim: str | None, *, generated: bool) -> str:
     if claim is None:
         if generated:
-            return "not needed"
+            return _NOT_NEEDED
         return "not generated" if template in objects.templates else "template missing"
     claim_object = objects.claims.get(claim)
     if claim_object is None:
@@ -282,13 +285,12 @@ def _state(objects: PodObjects, template: str | None, claim: str | None, *, gene
     if not as_mapping(get_value(claim_object, ("status", "allocation"))):
         return "being allocated" if scheduling.is_marked(claim_object) else "pending"
     uid = get_value(objects.pod, ("metadata", "uid"))
+    if scheduling.is_reserved_for(claim_object, uid):
+        return "reserved"
     users = map(as_mapping, as_list(get_value(claim_object, ("status", "reservedFor"))))
     # A pod does not know the UID of its group.
     group = get_value(objects.pod, ("spec", "schedulingGroup", "podGroupName"))
-    is_reserved = any(
-        each.get("uid") == uid or (is_pod_group(each) and each.get("name") == group)
-        for each in users
-    )
+    is_reserved = any(is_pod_group(each) and each.get("name") == group for each in users)
     return "reserved" if is_reserved else "allocated"
 
 
@@ -440,7 +442,14 @@ def _pod_findings(objects: PodObjects, pod: Explanation, about: str) -> Iterator
     if pod.node is None and not conditions and any(e.state in _NO_CLAIM for e in pod.claims):
         # Until it has its claims, no scheduler tries the pod.
         return
-    if scheduling.is_untried(objects.pod):
+    held = [
+        objects.claims.get(each.claim or "") for each in pod.claims if each.state != _NOT_NEEDED
+    ]
+    is_bound_next = scheduling.is_being_bound(objects.pod, held)
+    unready = [*scheduling.find_unready_devices(held)] if is_bound_next else []
+    if unready or (is_bound_next and scheduling.is_untried(objects.pod)):
+        yield _report_binding(pod, unready, conditions, about)
+    elif scheduling.is_untried(objects.pod):
         message = scheduling.describe_untried(objects.lease, objects.installed_in)
         yield codes.POD_PENDING.at("", message, object=about, remedy=scheduling.REMEDY)
     elif pod.node is None:
@@ -455,6 +464,17 @@ def _pod_findings(objects: PodObjects, pod: Explanation, about: str) -> Iterator
         yield codes.DEVICES_NOT_PREPARED.at(
             "", message or f"not started on node {pod.node}", object=about
         )
+
+
+def _report_binding(
+    pod: Explanation, unready: Sequence[str], conditions: Sequence[str], about: str
+) -> Finding:
+    """Report a pod that has its devices and no node; an earlier condition may say what failed."""
+    shown = list_some(unready, _MOST_UNREADY, "device")
+    text = f"the scheduler {pod.scheduler} binds the pod, whose devices are allocated"
+    message = "; ".join(filter(None, (text, shown, *conditions)))
+    remedy = scheduling.WAIT_FOR_DRIVER if unready else scheduling.REMEDY
+    return codes.POD_PENDING.at("", message, object=about, remedy=remedy)
 
 
 def _conditions(pod: Value, kind: str) -> Iterator[str]:

@@ -195,6 +195,51 @@ def test_a_pod_that_our_scheduler_has_not_tried_says_who_leads(lease: Any, messa
     assert "drawbridge doctor" in pending.remedy
 
 
+def with_binding(*users: str, **reported: str) -> dict[str, Any]:
+    """A claim whose device needs `Attached` and fails with `Broken`, and what is reported."""
+    needs = {"bindingConditions": ["Attached"], "bindingFailureConditions": ["Broken"]}
+    held = claim(*users)
+    held["status"]["allocation"]["devices"]["results"] = [{**RESULT, **needs}]
+    conditions = [{"type": key, "status": value} for key, value in reported.items()]
+    device = {key: RESULT[key] for key in ("driver", "pool", "device")}
+    held["status"]["devices"] = [{**device, "conditions": conditions}]
+    return held
+
+
+BINDS = "binds the pod, whose devices are allocated"
+DEVICE = f"{BINDS}; device gpu.nvidia.com/n1/gpu-0"
+
+
+@pytest.mark.parametrize(
+    ("held", "said", "message", "remedy"),
+    [
+        (with_binding("u1"), "", f"{DEVICE} does not report Attached", "the driver reports"),
+        (with_binding("u1", Broken="True"), "", f"{DEVICE} reports Broken", "the driver reports"),
+        (with_binding("u1"), "0/8 nodes", "does not report Attached; 0/8 nodes", "the driver"),
+        (with_binding("u1", Attached="True"), "", BINDS, "drawbridge doctor"),
+        (with_binding("u1", Attached="True"), "0/8 nodes", "0/8 nodes", "Free, add or change"),
+        (with_binding("u2"), "", "the scheduler drawbridge has not tried the pod yet", "doctor"),
+        (
+            claim(allocated=False),
+            "",
+            "the scheduler drawbridge has not tried the pod yet",
+            "doctor",
+        ),
+    ],
+)
+def test_a_pod_whose_devices_are_allocated_is_being_bound(
+    held: Any,  # noqa: ANN401  # JSON
+    said: str,
+    message: str,
+    remedy: str,
+) -> None:
+    conditions = [{"type": "PodScheduled", "status": "False", "message": said}] if said else []
+    waiting = pod(OURS, conditions=conditions, resourceClaimStatuses=[GENERATED])
+    (told,) = (e for e in explained(waiting, (held,)).findings if e.code == "PodPending")
+    assert told.message.endswith(message)
+    assert remedy in told.remedy
+
+
 def test_the_reasons_of_the_allocator_are_those_of_the_condition() -> None:
     text = "2 nodes: no devices of the allocator; allocator not reachable"
     condition = {"type": "PodScheduled", "status": "False", "message": text}
