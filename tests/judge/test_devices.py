@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from drawbridge.dra.claim import ClaimMetadata
 from drawbridge.dra.inventory import PoolID
 from drawbridge.finding import Finding, Severity
-from drawbridge.judge.context import JudgeContext
+from drawbridge.judge.context import JudgeContext, ObjectLookups
 from drawbridge.judge.judgement import judge_subject
 from drawbridge.judge.subject import JudgedClaim, Origin, Subject, claim_subject
 from drawbridge.ledger.pods import Pod
@@ -65,6 +67,45 @@ def test_a_claim_of_a_pod_that_is_impossible_alone_is_named_where_it_is_written(
     possible, impossible = ({"requests": [{"class": "gpu", "count": n}]} for n in (1, 9))
     (finding,) = judge_subject(pod(possible, impossible), fleet)
     assert (finding.code, finding.object) == ("CountNeverFits", "ResourceClaim/ns/c1")
+
+
+GPU, UNPUBLISHED, MISSING = ({"requests": [{"class": name}]} for name in ("gpu", "nic", "gone"))
+TWO_ROOTS = {
+    "requests": [{"class": "gpu", "count": 5}],
+    "constraints": [{"matchAttribute": "resource.kubernetes.io/pcieRoot"}],
+}
+TOO_MANY = {"requests": [{"class": "gpu", "count": 5}, {"class": "gpu", "count": 4}]}
+MANY = {"requests": [{"class": "gpu", "count": 5}]}
+# A pod with a claim that gets a warning, and the errors about the rest of it.
+WITH_WARNING = {
+    "the constraints of another claim": ([UNPUBLISHED, TWO_ROOTS], {"ConstraintNeverMet"}),
+    "the requests of another claim": ([UNPUBLISHED, TOO_MANY], {"DevicesNeverTogether"}),
+    "other claims together": ([MANY, UNPUBLISHED, MANY], {"DevicesNeverTogether"}),
+    "other requests of the claim": (
+        [{"requests": UNPUBLISHED["requests"] + TOO_MANY["requests"]}],
+        {"DevicesNeverTogether"},
+    ),
+    "constraints of other requests of the claim": (
+        [TWO_ROOTS | {"requests": TWO_ROOTS["requests"] + UNPUBLISHED["requests"]}],
+        {"ConstraintNeverMet"},
+    ),
+    "a claim beside one of a missing class": ([MISSING, TOO_MANY], {"DevicesNeverTogether"}),
+    "other claims that are possible": ([UNPUBLISHED, MANY, TWO_ROOTS | GPU], set()),
+    "a possible claim beside one of a missing class": ([MISSING, MANY], set()),
+    "other requests that are possible": (
+        [{"requests": UNPUBLISHED["requests"] + MANY["requests"]}],
+        set(),
+    ),
+}
+
+
+@pytest.mark.parametrize(("claims", "errors"), WITH_WARNING.values(), ids=WITH_WARNING)
+def test_a_warning_hides_no_error_about_the_rest(claims: list[YamlValue], errors: set[str]) -> None:
+    fleet = context(FLEETS["two products"], lookups=ObjectLookups(complete=True))
+    findings = judge_subject(pod(*claims), fleet)
+    codes = {level: {f.code for f in findings if f.severity is level} for level in Severity}
+    assert codes[Severity.ERROR] == errors
+    assert codes[Severity.WARNING] in ({"ClassWithoutDevices"}, {"ClassNotFound"})
 
 
 def test_devices_in_use_are_no_reason_to_refuse() -> None:

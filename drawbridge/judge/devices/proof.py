@@ -21,7 +21,7 @@ from drawbridge.judge.devices.device_index import TAINTS, DeviceReads
 from drawbridge.judge.devices.narrowing import narrow_nodes
 from drawbridge.solver import codes
 from drawbridge.solver.answers import Failure, FailureKind, SolverResult
-from drawbridge.solver.demand import Abort, Demand, build_demand
+from drawbridge.solver.demand import Abort, build_demand
 from drawbridge.solver.memo import Memo
 from drawbridge.solver.reasons import Reason
 from drawbridge.solver.solve import solve
@@ -61,11 +61,10 @@ class UnreadableClaimError(Exception):
 
 
 def prove(claims: Sequence[Claim], context: JudgeContext, world: World | None = None) -> Proof:
-    """Prove that no node ever satisfies the claims together; raises UnreadableClaimError.
+    """Prove that no node ever satisfies the claims together, which must be readable.
 
     `world` replaces the relaxed world of the context.
     """
-    read_demand(claims, context)
     world = world or context.relaxed
     kinds, memo = _find_kinds(claims, context, world)
     undecided: list[str] = list(context.index.unreadable[:1])
@@ -122,14 +121,16 @@ def _solve_kinds(
         yield from ((node, answers[node.name]) for node in some)
 
 
-def read_demand(claims: Sequence[Claim], context: JudgeContext) -> Demand:
-    """Return the requests, unless the scheduler refuses them whatever is published."""
+def is_readable(claim: Claim, context: JudgeContext) -> bool:
+    """Return whether claims can be judged by devices: the scheduler does not refuse them anyway."""
     world, memo = context.relaxed, context.caches.proofs
     memo.bind(world)
     try:
-        return build_demand(claims, world.classes, world.gates, memo.request_filter)
-    except Abort as error:
-        raise UnreadableClaimError(error.message) from None
+        build_demand((claim,), world.classes, world.gates, memo.request_filter)
+        reads_of_claims((claim,), context)
+    except (Abort, UnreadableClaimError):
+        return False
+    return True
 
 
 def _open_question(answer: Failure) -> str:

@@ -1,12 +1,15 @@
 """Finds the smallest part of a claim or pod that no node can ever satisfy, and asks why.
 
-First each request alone, then the requests of each claim without and with its constraints, then all
-claims of a pod. The modules `never_...` say why a part is impossible.
+First each request alone, then the other requests of each claim without and with its constraints,
+then the other claims of a pod: a warning about one part hides nothing about the rest.
+The modules `never_...` say why a part is impossible.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from itertools import islice
 from typing import Final
+
+from msgspec.structs import replace
 
 from drawbridge.finding import Finding
 from drawbridge.judge.claims import codes
@@ -14,7 +17,7 @@ from drawbridge.judge.context import JudgeContext
 from drawbridge.judge.devices import never_aligned, never_together
 from drawbridge.judge.devices.device_room import check_room
 from drawbridge.judge.devices.impossible_requests import explain_request
-from drawbridge.judge.devices.proof import Proof, ProofOutcome, UnreadableClaimError, part_of, prove
+from drawbridge.judge.devices.proof import Proof, ProofOutcome, is_readable, part_of, prove
 from drawbridge.judge.severity import DeviceFinding
 from drawbridge.judge.subject import JudgedClaim, Subject
 
@@ -24,53 +27,64 @@ MAX_EXPLAINED: Final = 16
 
 def check_devices(subject: Subject, context: JudgeContext) -> Iterator[Finding | DeviceFinding]:
     """Yield why the published devices never satisfy a subject, or do not satisfy it now."""
-    judged = [each for each in subject.claims if each.claim.status.allocation is None]
-    claims = [each.claim for each in judged]
     # Without any slice, the cluster is unknown or has no driver yet.
-    is_known = context.world.inventory.slices or context.unowned
-    if not is_known or not any(c.spec.devices.requests for c in claims):
+    if not context.world.inventory.slices and not context.unowned:
         return
-    try:
-        proof = prove(claims, context)
-        if proof.outcome is ProofOutcome.POSSIBLE:
-            yield from check_room(subject, claims, context)
-        else:
-            yield from _explain(subject, judged, proof, context)
-    except UnreadableClaimError:
-        return  # other questions report it
+    pending = (each for each in subject.claims if each.claim.status.allocation is None)
+    # Other questions report what is wrong with an unreadable claim.
+    judged = [each for each in pending if is_readable(each.claim, context)]
+    if not any(each.claim.spec.devices.requests for each in judged):
+        return
+    claims = [each.claim for each in judged]
+    proof = prove(claims, context)
+    if proof.outcome is ProofOutcome.POSSIBLE:
+        yield from check_room(subject, claims, context)
+    else:
+        yield from _explain(subject, judged, proof, context)
 
 
 def _explain(
     subject: Subject, judged: Sequence[JudgedClaim], proof: Proof, context: JudgeContext
 ) -> Iterator[DeviceFinding | Finding]:
-    is_explained = False
-    alone = chain.from_iterable(_explain_requests(each, context) for each in judged)
-    for finding in islice(alone, MAX_EXPLAINED):
-        is_explained = True
-        yield finding
-    for claim in () if is_explained else judged:
-        for finding in _explain_claim(claim, context):
-            is_explained = True
-            yield finding
-    if is_explained:
+    """Yield why single claims are impossible, and why the others are impossible together."""
+    left, count = [], MAX_EXPLAINED
+    for claim in judged:
+        findings = tuple(islice(_explain_claim(claim, context), count))
+        yield from findings
+        count -= len(findings)
+        if not count:
+            return
+        if not findings:
+            left.append(claim)
+    if not left:
         return
+    if len(left) < len(judged):
+        proof = prove([each.claim for each in left], context)
     if proof.outcome is ProofOutcome.UNDECIDED:
         message = f"cannot be decided: {proof.why}"
         yield codes.JUDGEMENT_INCOMPLETE.at(subject.claims_path, message, object=subject.object)
-    elif len(judged) > 1:
-        yield never_together.explain_claims(subject, judged, proof, context)
-
-
-def _explain_requests(judged: JudgedClaim, context: JudgeContext) -> Iterator[DeviceFinding]:
-    """Yield why single requests are impossible, each without the others and the constraints."""
-    for number, request in enumerate(judged.claim.spec.devices.requests):
-        alone = part_of(judged.claim, (request,))
-        proof = prove((alone,), context)
-        if proof.outcome is not ProofOutcome.POSSIBLE:
-            yield from explain_request(judged, number, alone, proof, context)
+    elif proof.outcome is ProofOutcome.IMPOSSIBLE and len(left) > 1:
+        yield never_together.explain_claims(subject, left, proof, context)
 
 
 def _explain_claim(judged: JudgedClaim, context: JudgeContext) -> Iterator[DeviceFinding]:
+    """Yield why single requests are impossible, and why the others are impossible together."""
+    devices = judged.claim.spec.devices
+    left = []
+    for number, request in enumerate(devices.requests):
+        alone = part_of(judged.claim, (request,))
+        proof = prove((alone,), context)
+        if proof.outcome is ProofOutcome.POSSIBLE:
+            left.append(request)
+        else:
+            yield from explain_request(judged, number, alone, proof, context)
+    if left:
+        rest = replace(judged, claim=part_of(judged.claim, left, devices.constraints))
+        yield from _explain_together(rest, context)
+
+
+def _explain_together(judged: JudgedClaim, context: JudgeContext) -> Iterator[DeviceFinding]:
+    """Yield why requests that are possible alone are impossible together, or with constraints."""
     devices = judged.claim.spec.devices
     unconstrained = prove((part_of(judged.claim, devices.requests),), context)
     if unconstrained.outcome is ProofOutcome.IMPOSSIBLE:
