@@ -236,6 +236,7 @@ class _FlatRequest(msgspec.Struct, frozen=True, rename="camel"):
     admin_access: bool | None = None
     tolerations: tuple[Toleration, ...] | None = None
     capacity: CapacityRequests | None = None
+    derived_attributes: tuple[DerivedAttribute, ...] | None = None
     first_available: tuple[SubRequest, ...] = ()
 
     def request(self) -> Request:

@@ -108,7 +108,9 @@ def test_flat_requests_of_v1beta1_become_exact_ones() -> None:
         "adminAccess": True,
         "tolerations": [{"operator": "Exists"}],
         "capacity": {"requests": {"memory": "1Gi"}},
+        "derivedAttributes": [{"name": "d.io/x", "expression": "1"}],
     }
+    assert len(wish) == len(ExactRequest.__struct_fields__)
     old = claim({"requests": [{"name": "r"} | wish]}, "v1beta1")
     for version in ("v1", "v1beta2"):
         new = claim({"requests": [{"name": "r", "exactly": wish}]}, version)
