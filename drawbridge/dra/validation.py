@@ -17,6 +17,7 @@ from drawbridge.dra.claim import (
     Devices,
     Request,
     RequestedDevices,
+    refers_to,
     request_choices,
     request_names,
 )
@@ -102,6 +103,7 @@ def _wanted(validator: ObjectValidator, path: str, wanted: RequestedDevices) -> 
     validation_checks.check_tolerations(validator, f"{path}.tolerations", wanted.tolerations)
     at = f"{path}.derivedAttributes"
     if validator.check_count(at, wanted.derived_attributes, DERIVED):
+        validator.check_unique(at, (each.name for each in wanted.derived_attributes))
         for i, derived in enumerate(wanted.derived_attributes):
             validator.check_form(
                 f"{at}[{i}].name", derived.name, formats.check_fully_qualified_name
@@ -112,40 +114,41 @@ def _wanted(validator: ObjectValidator, path: str, wanted: RequestedDevices) -> 
 
 
 def _derived_use(validator: ObjectValidator, path: str, devices: Devices) -> None:
-    """Check that every derived attribute is used by a constraint."""
-    used = {each.match_attribute for each in devices.constraints}
-    used |= {each.distinct_attribute for each in devices.constraints}
+    """Check that a constraint on the same request uses each derived attribute."""
     for i, request in enumerate(devices.requests):
         for j, choice in enumerate(request_choices(request)):
             at = "exactly" if request.exactly is not None else f"firstAvailable[{j}]"
+            used = {
+                each.match_attribute or each.distinct_attribute
+                for each in devices.constraints
+                if refers_to(each.requests, choice.name)
+            }
             for k, derived in enumerate(choice.requested.derived_attributes):
                 if derived.name not in used:
                     where = f"{path}.requests[{i}].{at}.derivedAttributes[{k}].name"
-                    message = f"is {describe_value(derived.name)}, which no constraint uses"
-                    validator.add(
-                        codes.NOT_ALLOWED, where, message, "Use it in a constraint or remove it."
-                    )
+                    name = describe_value(derived.name)
+                    message = f"is {name}, which no constraint on this request uses"
+                    remedy = "Use it in a constraint on this request, or remove it."
+                    validator.add(codes.NOT_ALLOWED, where, message, remedy)
 
 
 def _constraint(
     validator: ObjectValidator, path: str, constraint: Constraint, requests: Collection[str]
 ) -> None:
     _references(validator, f"{path}.requests", constraint.requests, requests)
-    if constraint.match_attribute is not None:
-        validator.check_form(
-            f"{path}.matchAttribute", constraint.match_attribute, formats.check_fully_qualified_name
-        )
-        if constraint.distinct_attribute is not None:
-            message = "is ignored because matchAttribute is also set"
-            validator.add(codes.CONSTRAINT_HALF_READ, f"{path}.distinctAttribute", message)
-    elif constraint.distinct_attribute is not None:
-        validator.check_form(
-            f"{path}.distinctAttribute",
-            constraint.distinct_attribute,
-            formats.check_fully_qualified_name,
-        )
-    else:
-        validator.check_choice(path, {"matchAttribute": False, "distinctAttribute": False})
+    names = {
+        "matchAttribute": constraint.match_attribute,
+        "distinctAttribute": constraint.distinct_attribute,
+    }
+    for field, name in names.items():
+        if name is not None:
+            validator.check_form(f"{path}.{field}", name, formats.check_fully_qualified_name)
+    validator.check_choice(
+        path, {field: name is not None for field, name in names.items()}, is_exclusive=False
+    )
+    if None not in names.values():
+        message = "is ignored because matchAttribute is also set"
+        validator.add(codes.CONSTRAINT_HALF_READ, f"{path}.distinctAttribute", message)
 
 
 def _config(

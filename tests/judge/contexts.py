@@ -28,9 +28,9 @@ def read_classes(classes: Mapping[str, str]) -> dict[str, DeviceClass]:
     return by_name
 
 
-def class_context(classes: Mapping[str, str]) -> JudgeContext:
+def class_context(classes: Mapping[str, str], selectors: Selectors = SELECTORS) -> JudgeContext:
     """Return the context of a cluster that has only classes."""
-    return build_context(World(build_inventory(()), read_classes(classes)), selectors=SELECTORS)
+    return build_context(World(build_inventory(()), read_classes(classes)), selectors=selectors)
 
 
 def findings(reported: Iterable[Finding | DeviceFinding]) -> tuple[Finding, ...]:

@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from drawbridge.cel.dra import Selectors
 from drawbridge.dra.claim import Claim, read_claim
+from drawbridge.dra.gates import NEWEST, Gates
 from drawbridge.dra.inventory import build_inventory
 from drawbridge.dra.slices import Slice, read_slice
 from drawbridge.judge.claims.constraints import check_constraints
@@ -52,10 +54,11 @@ def test_claim_in_a_file(case: YamlValue, version: str) -> None:
     assert isinstance(claim, Claim), claim
     labels = case.get("labels")
     lookups = ObjectLookups(find_namespace_labels=lambda _: labels)
-    context = replace(class_context({}), lookups=lookups)
+    selectors = Selectors(NEWEST, list_attributes=True) if case.get("lists") else SELECTORS
+    context = replace(class_context({}, selectors), lookups=lookups)
     # Other questions find nothing: the class is not in the cluster, and no cluster is known.
     findings = judge_file(claim_subject(claim), context)
-    expected = [(code, f"spec.devices.{path}") for code, path in case["found"]]
+    expected = [(code, f"spec.devices.{path}".rstrip(".")) for code, path in case["found"]]
     assert [(each.code, each.path) for each in findings] == expected
     assert all(each.object == "ResourceClaim/ns/c" for each in findings)
     if "says" in case:
@@ -84,11 +87,29 @@ def published() -> JudgeContext:
         }
     )
     assert isinstance(read, Slice), read
-    world = World(build_inventory([read]), read_classes({"a": "true"}))
+    gates = Gates(derived_attributes=True)
+    world = World(build_inventory([read], gates=gates), read_classes({"a": "true"}))
     return build_context(world.as_upstream(), selectors=SELECTORS)
 
 
 CONTEXT = published()
+
+
+@pytest.mark.parametrize(("other", "more"), [([], []), (["d.io/w"], ["ConstraintNeverMet"])])
+def test_constraints_on_a_rejected_derived_attribute_are_not_judged(
+    other: list[str], more: list[str]
+) -> None:
+    asked = {"count": 2, "derivedAttributes": [{"name": "d.io/z", "expression": "1.5"}]}
+    spec = {
+        "requests": [newer_request("r", asked)],
+        "constraints": [{"distinctAttribute": name} for name in ("d.io/z", *other)],
+    }
+    claim = read_claim({"metadata": {"name": "c"}, "spec": {"devices": spec}})
+    assert isinstance(claim, Claim), claim
+    codes = [each.code for each in judge_file(claim_subject(claim), CONTEXT)]
+    assert codes == ["ExpressionRefused", *more]
+
+
 COUNTS = st.sampled_from([{"count": 1}, {"count": 2}, {"count": 3}, {"count": 20}])
 SPECS = COUNTS | st.lists(COUNTS, min_size=1, max_size=2).map(
     lambda listed: [{"name": f"s{i}"} | one for i, one in enumerate(listed)]

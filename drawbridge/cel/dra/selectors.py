@@ -76,19 +76,29 @@ class Selectors:
         return Programs(device_environment(self._version, list_attributes=lists, derived=True))
 
     @functools.cached_property
+    def _fresh_derived(self) -> Programs:
+        """The programs of derived attributes in new objects."""
+        lists = self._list_attributes
+        return Programs(
+            device_environment(self._version, list_attributes=lists, stored=False, derived=True)
+        )
+
+    @functools.cached_property
     def _differing_functions(self) -> Collection[str]:
         return self.stored.environment.differences(self.fresh.environment)
 
-    def compile_new(self, source: str) -> Program:
+    def compile_new(self, source: str, *, derived: bool = False) -> Program:
         """Compile as a new expression; shares the cache if both environments agree on it."""
+        if derived:
+            return self._fresh_derived.compile(source)
         if any(name in source for name in self._differing_functions):
             return self.fresh.compile(source)
         return self.stored.compile(source)
 
-    def check_admission(self, source: str) -> tuple[bool, Problem | None]:
-        """Tell whether the API server admits the selector in a new object; return the error."""
+    def check_admission(self, source: str, *, derived: bool = False) -> tuple[bool, Problem | None]:
+        """Tell whether the API server admits the expression in a new object; return the error."""
         try:
-            program = self.compile_new(source)
+            program = self.compile_new(source, derived=derived)
         except CompileError as error:
             return False, error.problems[0]
         fits = len(source.encode("utf-8", "replace")) <= LENGTH_LIMIT

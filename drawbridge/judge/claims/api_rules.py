@@ -9,7 +9,16 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from drawbridge.dra.claim import ExactRequest, Request, Selector, SubRequest, request_choices
+from drawbridge.cel.environment import COST_LIMIT
+from drawbridge.dra.claim import (
+    DerivedAttribute,
+    Devices,
+    ExactRequest,
+    Request,
+    Selector,
+    SubRequest,
+    request_choices,
+)
 from drawbridge.dra.device import CELExpression
 from drawbridge.dra.validation import validate_devices
 from drawbridge.finding import Finding
@@ -31,6 +40,7 @@ def check_api_rules(subject: Subject, context: JudgeContext) -> Iterator[Finding
         path = f"{judged.path}.devices"
         yield from validate_devices(judged.claim.spec.devices, path, judged.object)
         yield from _check_expressions(judged, context)
+        yield from _check_derived_cost(judged, context)
         yield from _check_admin_access(judged, subject.namespace, context)
 
 
@@ -44,10 +54,49 @@ def _check_expressions(judged: JudgedClaim, context: JudgeContext) -> Iterator[F
                     path = f"{at}.selectors[{k}].cel.expression"
                     text = selector.cel.expression
                     yield from check_expression(text, judged.object, path, context.selectors)
+            for k, derived in enumerate(choice.requested.derived_attributes):
+                if derived.expression:
+                    path = f"{at}.derivedAttributes[{k}].expression"
+                    yield from _check_derived(derived, judged.object, path, context)
+
+
+def _check_derived(
+    derived: DerivedAttribute, about: str, path: str, context: JudgeContext
+) -> tuple[Finding, ...]:
+    text = derived.expression
+    return check_expression(text, about, path, context.selectors, is_derived=True)
+
+
+def _check_derived_cost(judged: JudgedClaim, context: JudgeContext) -> Iterator[Finding]:
+    """Report derived attributes that the API server accepts one by one, but not all of them."""
+    devices, selectors = judged.claim.spec.devices, context.selectors
+    accepted = [
+        derived.expression
+        for derived in _derived_attributes(devices)
+        if selectors.check_admission(derived.expression, derived=True)[0]
+    ]
+    cost = sum(selectors.compile_new(text, derived=True).max_cost for text in accepted)
+    if cost > COST_LIMIT:
+        message = (
+            f"derived attributes have an estimated cost of {cost} in all, but the API server "
+            f"allows {COST_LIMIT}"
+        )
+        path = f"{judged.path}.devices"
+        remedy = "Derive fewer attributes, or simplify their expressions."
+        yield EXPRESSION_REFUSED.at(path, message, object=judged.object, remedy=remedy)
+
+
+def _derived_attributes(devices: Devices) -> Iterator[DerivedAttribute]:
+    for request in devices.requests:
+        for choice in request_choices(request):
+            yield from choice.requested.derived_attributes
 
 
 def accept_expressions(subject: Subject, context: JudgeContext) -> Subject:
-    """Return a subject in which each expression that the API server rejects is `true`."""
+    """Return a subject in which each selector that the API server rejects is `true`.
+
+    The claims are without the constraints that use a rejected derived attribute.
+    """
 
     def accept(selector: Selector) -> Selector:
         text = selector.cel.expression if selector.cel is not None else ""
@@ -64,7 +113,18 @@ def accept_expressions(subject: Subject, context: JudgeContext) -> Subject:
 
     def accept_of(judged: JudgedClaim) -> JudgedClaim:
         spec = judged.claim.spec
-        devices = replace(spec.devices, requests=tuple(map(accept_in, spec.devices.requests)))
+        rejected = {
+            derived.name
+            for derived in _derived_attributes(spec.devices)
+            if _check_derived(derived, "", "", context)
+        }
+        constraints = tuple(
+            each
+            for each in spec.devices.constraints
+            if (each.match_attribute or each.distinct_attribute) not in rejected
+        )
+        requests = tuple(map(accept_in, spec.devices.requests))
+        devices = replace(spec.devices, requests=requests, constraints=constraints)
         return replace(judged, claim=replace(judged.claim, spec=replace(spec, devices=devices)))
 
     return replace(subject, claims=tuple(map(accept_of, subject.claims)))

@@ -39,14 +39,17 @@ class PublishedDevice(NamedTuple):
 
 
 class _Expression(NamedTuple):
-    """An expression, and where it is defined."""
+    """An expression, and where it is defined; `is_derived` if a derived attribute has its value."""
 
     text: str
     about: str
     path: str
+    is_derived: bool = False
 
     def finding(self, code: Code, message: str) -> Finding:
-        return code.at(self.path, message, object=self.about)
+        # `drawbridge cel` evaluates selectors only.
+        remedy = "Correct the expression." if self.is_derived else None
+        return code.at(self.path, message, object=self.about, remedy=remedy)
 
 
 def published_devices(slices: Iterable[Slice], selectors: Selectors) -> tuple[PublishedDevice, ...]:
@@ -69,9 +72,11 @@ def declares_compatibility(published: Slice) -> bool:
     )
 
 
-def check_expression(text: str, about: str, path: str, selectors: Selectors) -> tuple[Finding, ...]:
+def check_expression(
+    text: str, about: str, path: str, selectors: Selectors, *, is_derived: bool = False
+) -> tuple[Finding, ...]:
     """Report an expression that the API server rejects in a new object."""
-    return _compile(_Expression(text, about, path), selectors)[1]
+    return _refuse(_Expression(text, about, path, is_derived), selectors)
 
 
 def check_class_selectors(
@@ -209,22 +214,28 @@ def _declared_rules(
 def _compile(
     expression: _Expression, selectors: Selectors
 ) -> tuple[Program | None, tuple[Finding, ...]]:
-    """Compile an expression like the API server; None if it rejects the expression."""
-    text = expression.text
-    admitted, problem = selectors.check_admission(text)
+    """Compile a selector like the API server; None if it rejects the selector."""
+    refused = _refuse(expression, selectors)
+    return None if refused else selectors.stored.compile(expression.text), refused
+
+
+def _refuse(expression: _Expression, selectors: Selectors) -> tuple[Finding, ...]:
+    """Return why the API server rejects an expression; nothing if it does not."""
+    text, derived = expression.text, expression.is_derived
+    admitted, problem = selectors.check_admission(text, derived=derived)
     if admitted:
-        return selectors.stored.compile(text), ()
+        return ()
     if problem is not None and problem.kind == EXCEEDED:
-        return None, (expression.finding(SELECTOR_TOO_EXPENSIVE, problem.message),)
+        return (expression.finding(SELECTOR_TOO_EXPENSIVE, problem.message),)
     if problem is not None:
         at = f"line {problem.line}, column {problem.column}: " if problem.line > 0 else ""
         message = f"does not compile: {at}{describe_problem(problem, text)}"
     elif (length := len(text.encode("utf-8", "replace"))) > LENGTH_LIMIT:
         message = f"has {length} bytes, but the API server allows at most {LENGTH_LIMIT}"
     else:
-        cost = selectors.compile_new(text).max_cost
+        cost = selectors.compile_new(text, derived=derived).max_cost
         message = f"has an estimated cost of {cost}, but the API server allows {COST_LIMIT}"
-    return None, (expression.finding(codes.EXPRESSION_REFUSED, message),)
+    return (expression.finding(codes.EXPRESSION_REFUSED, message),)
 
 
 def _evaluate_all(
