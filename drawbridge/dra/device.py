@@ -13,6 +13,8 @@ from drawbridge.dra.quantity import Quantity
 
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Scalar = str | int | bool
+# What the API server reads where an amount is missing.
+ZERO = Quantity.of(0)
 
 
 class Attribute(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -47,14 +49,14 @@ class RequestPolicy(msgspec.Struct, frozen=True, omit_defaults=True, rename="cam
 class Capacity(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", gc=False):
     """One capacity of a device."""
 
-    value: Quantity
+    value: Quantity = ZERO
     request_policy: RequestPolicy | None = None
 
 
 class Counter(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """An amount in a counter set, published or consumed."""
 
-    value: Quantity
+    value: Quantity = ZERO
 
 
 class CounterSet(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -44,8 +44,8 @@ class Slice(msgspec.Struct, frozen=True, gc=False):
 
 class _Pool(msgspec.Struct, frozen=True, rename="camel"):
     name: str
-    generation: Int64
     resource_slice_count: Int64
+    generation: Int64 = 0
 
 
 class _Spec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drawbridge.dra.decode_errors import MAX_FINDINGS as MAX_IN_ONE
+from drawbridge.dra.device import Capacity, Counter, Device
 from drawbridge.dra.quantity import Quantity, parse
 from drawbridge.dra.slices import Slice, read_slice, slice_reader
 from drawbridge.finding import Finding
@@ -35,6 +36,11 @@ def written(case: dict[str, Any]) -> object:
     return whole
 
 
+def amounts_of(device: Device) -> list[Capacity | Counter]:
+    used = (each for use in device.consumes_counters for each in use.counters.values())
+    return [*device.capacity.values(), *used]
+
+
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
 @pytest.mark.parametrize("form", ["dict", "bytes"])
 def test_a_slice_is_decoded_or_every_error_is_reported(case: dict[str, Any], form: str) -> None:
@@ -51,6 +57,7 @@ def test_a_slice_is_decoded_or_every_error_is_reported(case: dict[str, Any], for
         "generation": read.generation,
         "slice_count": read.slice_count,
         "capacities": [name for device in read.devices for name in device.capacity],
+        "amounts": [f"{each.value}" for device in read.devices for each in amounts_of(device)],
     }
     assert {key: shown[key] for key in case["reads"]} == case["reads"]
 

@@ -108,6 +108,9 @@ def test_checks_across_slices(case: YamlValue) -> None:
     findings = slices.judge_slices(read, unset, nodes=case.get("nodes", ()))
     expected = [(code, f"ResourceSlice/{name}", path) for code, name, path in case["found"]]
     assert [(each.code, each.object, each.path) for each in findings] == expected
+    assert {each.severity.value for each in findings if "severity" in case} <= {
+        case.get("severity")
+    }
     told = " ".join(each.message for each in findings)
     assert [words for words in case.get("says", []) if words not in told] == []
 

@@ -7,6 +7,7 @@ because their server drops the fields. `drawbridge.judge.slices.policies` checks
 from collections.abc import Mapping, Sequence
 
 from drawbridge.dra import codes, formats, validation_checks
+from drawbridge.dra.counted import join_words
 from drawbridge.dra.decode_errors import describe_value
 from drawbridge.dra.device import (
     AllocatableMapping,
@@ -27,6 +28,7 @@ from drawbridge.judge.slices.ordinary_devices import OrdinaryDevices, check_devi
 
 DEVICES, DEVICES_ADVANCED, COUNTER_SETS, COUNTERS, USES, GROUPS = 128, 64, 8, 32, 2, 2
 VALUES, TAINTS = 48, 16
+ALLOCATABLE, HUGE_PAGES = ("cpu", "memory"), "hugepages-"
 OPERATIONS = ("NodePrepareResources", "NodeUnprepareResources", "*")
 
 _FIELDS = Attribute.__struct_fields__
@@ -51,6 +53,9 @@ def check_api_limits(slice_: Slice, ordinary: OrdinaryDevices | None = None) -> 
         validator.check_form(
             path, slice_.partition_type_attribute, formats.check_fully_qualified_name
         )
+        if not any(device.consumes_counters for device in slice_.devices):
+            message = "is only allowed with a device that consumes counters"
+            validator.add(codes.NOT_ALLOWED, path, message)
     _counter_sets(validator, slice_.shared_counters)
     _devices(validator, slice_, ordinary or OrdinaryDevices())
     return validator.result()
@@ -234,8 +239,8 @@ def _device_nodes(validator: ObjectValidator, path: str, device: Device, slice_:
 def _allocatable(
     validator: ObjectValidator, path: str, name: str, resource: NodeAllocatable, device: Device
 ) -> None:
-    if "/" in name and "kubernetes.io/" not in name:
-        message = "is an extended resource, not a resource of the node itself"
+    if name not in ALLOCATABLE and not name.startswith(HUGE_PAGES):
+        message = f"must be {join_words((*ALLOCATABLE, f'{HUGE_PAGES}SIZE'), 'or')}"
         validator.add(codes.NOT_ALLOWED, path, message)
     fields = {"mapping": resource.mapping, "overhead": resource.overhead}
     _check_any(validator, path, fields)
@@ -243,6 +248,10 @@ def _allocatable(
         overhead = resource.overhead
         amounts = {"perPod": overhead.per_pod, "perContainer": overhead.per_container}
         _check_any(validator, f"{path}.overhead", amounts)
+        for field, amount in amounts.items():
+            if amount is not None and amount.sign() < 0:
+                message = f"is {amount}, must not be negative"
+                validator.add(codes.NOT_ALLOWED, f"{path}.overhead.{field}", message)
     if resource.mapping is not None:
         _mapping(validator, f"{path}.mapping", resource.mapping, device)
 
