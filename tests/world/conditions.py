@@ -121,6 +121,9 @@ class Conditions(NamedTuple):
     calm: tuple[str, ...]
     # Whether the owners of pods protect some of them by PodDisruptionBudgets.
     has_budgets: bool = False
+    # Whether the quota of the team selects namespaces by a label, for each `namespace` or for all
+    # of the `selection`; it names one otherwise.
+    selects: str = ""
 
     @property
     def version(self) -> str:
@@ -220,7 +223,9 @@ def _draw_version(conditions: Conditions, drawn: random.Random) -> Conditions:
 def _draw_others(conditions: Conditions, seed: int) -> Conditions:
     """Draw what is there beside pods and devices."""
     drawn = random.Random(f"others {seed}")
-    return conditions._replace(has_budgets=drawn.random() < _WITH_BUDGETS)
+    has_budgets = drawn.random() < _WITH_BUDGETS
+    selects = drawn.choice(("", "", "namespace", "selection", "selection"))
+    return conditions._replace(has_budgets=has_budgets, selects=selects)
 
 
 def _draw_special(conditions: Conditions, drawn: random.Random) -> Conditions:

@@ -99,6 +99,7 @@ def compose(conditions: Conditions, chosen: Chosen) -> str:
         fences_devices=conditions.fences_devices,
         delay=conditions.eviction_delay,
         team_memory=conditions.team_memory,
+        selects=conditions.selects,
     )
 
 

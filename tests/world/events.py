@@ -15,7 +15,7 @@ from tests.world.asks import count_asks
 from tests.world.budgets import LABEL, app_of
 from tests.world.machines import draw_seconds
 from tests.world.nodes import claim_names, devices_of, protection_of
-from tests.world.objects import MIGRATED, RESOURCE, TEAM
+from tests.world.objects import MIGRATED, RESOURCE, SECOND, TEAM
 from tests.world.requests import draw_devices
 from tests.world.scheduler import NAME
 from tests.world.stock import NAME as STOCK
@@ -57,8 +57,11 @@ def create(world: "World", drawn: int) -> str:
 
 
 def choose_space(world: "World", drawn: int) -> str:
-    """Return the namespace of a pod: often that of the team."""
-    return TEAM if drawn % 4 < world.conditions.quarters_of_team else "default"
+    """Return the namespace of a pod: often one of the team."""
+    if drawn % 4 >= world.conditions.quarters_of_team:
+        return "default"
+    is_second = bool(world.conditions.selects and drawn // 4 % 2)
+    return SECOND if is_second and world.spaces.is_open(SECOND) else TEAM
 
 
 @event(2.5)
@@ -275,11 +278,12 @@ def finish(world: "World", drawn: int) -> str:
 def finish_of_team(world: "World", drawn: int) -> str:
     """Let a pod of the team end, first one of the stock scheduler: that frees only the quota."""
     bound = [pod for pod in world.all("pods") if "nodeName" in pod["spec"]]
-    team = [pod for pod in bound if pod["metadata"]["namespace"] == TEAM]
+    chosen = world.spaces.list_chosen()
+    team = [pod for pod in bound if pod["metadata"]["namespace"] in chosen]
     native = [pod for pod in team if pod["spec"]["schedulerName"] == STOCK]
-    if not (chosen := native or team):
+    if not (ending := native or team):
         return ""
-    pod = chosen[drawn % len(chosen)]
+    pod = ending[drawn % len(ending)]
     finish_pod(world, pod)
     return f"{pod['metadata']['name']}"
 

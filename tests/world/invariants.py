@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from allocator.decisions.pod_devices import PodDecisions
-from drawbridge.ledger.holdings import Hold as LedgerHold
 from tests.cluster.fake.kinds import JSON, named
 from tests.world.allocations import (
     a_claim_gets_what_it_asks_for,
@@ -25,11 +24,11 @@ from tests.world.nodes import (
     consumers_of,
     devices_of,
     holds_of,
-    make_hold,
 )
 from tests.world.objects import ALL_NODES, MIGRATED
 from tests.world.opened_fences import every_node_of_ours_has_its_fence
 from tests.world.preemption_invariants import a_preemption_spares_whom_it_can
+from tests.world.preemptions import read_holds
 from tests.world.quotas import DEVICES, EXCEEDED
 from tests.world.rival_invariants import (
     count_uses,
@@ -188,23 +187,8 @@ def no_device_is_reserved_twice(world: "World") -> Iterator[str]:
         if pair.parts is None or not pair.parts.state.ready:
             continue
         reservations = pair.parts.state.decisions.state.ledger.reservations
-        reserved = ((uid, _read_holds(active.holds)) for uid, active in reservations.items())
+        reserved = ((uid, read_holds(active.holds)) for uid, active in reservations.items())
         yield from _overlaps(world, reserved, f"reserved by {pair.host} for")
-
-
-def _read_holds(holds: Iterable[LedgerHold]) -> frozenset[Hold]:
-    """Return what an allocator counts as held."""
-    return frozenset(
-        make_hold(
-            {
-                "pool": e.pool.name,
-                "device": e.device,
-                "shareID": e.share,
-                "consumedCapacity": e.consumed,
-            }
-        )
-        for e in holds
-    )
 
 
 def one_allocator_leads(world: "World") -> Iterator[str]:
@@ -348,7 +332,7 @@ def the_ledger_holds_what_claims_hold(world: "World") -> Iterator[str]:
             counted = [
                 hold for each in by_device for of_claim in each.values() for hold in of_claim
             ]
-        recorded = _read_holds(counted)
+        recorded = read_holds(counted)
         if recorded != held:
             yield f"the ledger of {pair.host} differs in {sorted(recorded ^ held)}"
     yield from list_charges(world)

@@ -13,6 +13,8 @@ from tests.cluster.fake.kinds import JSON, Kind
 from tests.world.network import SYSTEM
 
 DRIVER, CLASS, TEAM = "d.io", "gpu", "team"
+# Another namespace of the team, and the label by which the quota selects its namespaces.
+SECOND, CHOOSING = "second", {"team": "red"}
 # Another driver of some nodes, whose pools have the names of the nodes as well.
 NIC_DRIVER, NIC_CLASS = "n.io", "nic"
 # The name of the devices before DRA, and the namespace whose pods are translated.
@@ -50,7 +52,7 @@ ownedPools:
 preemption: {{delaySeconds: {delay}}}
 quotas:
   - name: team
-    namespaces: [team]
+    {of}
     total: {{gpu: {{devices: 2{memory}}}}}
 """
 
@@ -271,12 +273,19 @@ def _make_pool(name: str, driver: str, generation: int, parts: Sequence[JSON]) -
 
 
 def compose_configuration(
-    chosen: Chosen, *, fences_devices: bool, delay: int, team_memory: int | None = None
+    chosen: Chosen,
+    *,
+    fences_devices: bool,
+    delay: int,
+    team_memory: int | None = None,
+    selects: str = "",
 ) -> str:
     """Return the text of a configuration. A pod waits for the delay before it evicts others.
 
-    The quota of the team limits its devices, and their memory if that is given.
+    The quota of the team limits its devices, and their memory if that is given. It names one
+    namespace, or `selects` some by a label, for each `namespace` or for all of the `selection`.
     """
+    by_label = f"namespaceSelector: {{matchLabels: {{team: {CHOOSING['team']}}}}}"
     fence = "rules" if fences_devices else "taint"
     entry = "".join(
         _ENTRY.format(driver=driver, label=HOSTNAME, name=CHANGING, fence=fence)
@@ -287,6 +296,7 @@ def compose_configuration(
         entry=entry if chosen.owns_changing else "",
         hold=chosen.hold_seconds,
         delay=delay,
+        of=f"{by_label}\n    per: {selects}" if selects else f"namespaces: [{TEAM}]",
         memory="" if team_memory is None else f", {MEMORY}: {team_memory}",
     )
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 from tests.world.fitting import Need, fit_together
 from tests.world.gangs import gang_of
 from tests.world.nodes import count_held
-from tests.world.objects import TEAM
 from tests.world.preemptions import Answered
 from tests.world.team_quota import EVERYTHING
 from tests.world.waiting_pods import has_claims, list_needs, name_of, namespace_of
@@ -42,7 +41,9 @@ def _compare_violations(answered: Answered) -> Iterator[str]:
 
 def _judge(world: "World", answered: Answered) -> Iterator[str]:
     pod, reply, name = answered.pod, answered.reply, name_of(answered.pod)
-    is_other = gang_of(pod) is not None or namespace_of(pod) == TEAM or reply.evictions
+    is_other = (
+        gang_of(pod) is not None or namespace_of(pod) in world.spaces.limited or reply.evictions
+    )
     if is_other or not has_claims(world, pod) or world.large.may_wait(pod):
         return
     needs, chosen = list_needs(world, [pod]), {*reply.victims}

@@ -14,6 +14,7 @@ from allocator.scheduler.protocol import (
     PreemptReply,
     PreemptRequest,
 )
+from drawbridge.ledger.holdings import Hold as LedgerHold
 from tests.cluster.fake.kinds import JSON
 from tests.world.budgets import PLURAL, find_violating
 from tests.world.evictions import Evictions
@@ -78,7 +79,7 @@ class Preemptions(Evictions):
     def ask(self, parts: _Parts, pod: JSON, nodes: Iterable[PreemptionNode]) -> list[str]:
         """Return the UIDs of the pods that must go for a pod, and note the answer."""
         request = PreemptRequest(pod_uid=pod["metadata"]["uid"], nodes=tuple(nodes))
-        held, whole = _read_held(parts), _find_whole(parts)
+        held, whole = read_held(parts), _find_whole(parts)
         reply = parts.calls.preempt(request)
         chosen = [*reply.victims, *(v for each in reply.evictions for v in each.victims)]
         if chosen:
@@ -88,27 +89,32 @@ class Preemptions(Evictions):
         return chosen
 
 
-def _read_held(parts: _Parts) -> dict[str, Held]:
+def read_held(parts: _Parts) -> dict[str, Held]:
     """Return what is held in the ledger of an allocator, by the UID of a claim or another key."""
     state = parts.state.decisions.state
     holds: dict[str, set[Hold]] = {}
     for device in state.ledger.devices():
         for key, own in state.ledger.holders(device).items():
-            holds.setdefault(key, set()).update(
-                make_hold(
-                    {
-                        "pool": hold.pool.name,
-                        "device": hold.device,
-                        "shareID": hold.share,
-                        "consumedCapacity": hold.consumed,
-                    }
-                )
-                for hold in own
-            )
+            holds.setdefault(key, set()).update(read_holds(own))
     return {
         key: Held(frozenset(own), frozenset(state.pods.consumers(key)))
         for key, own in holds.items()
     }
+
+
+def read_holds(holds: Iterable[LedgerHold]) -> frozenset[Hold]:
+    """Return what an allocator counts as held."""
+    return frozenset(
+        make_hold(
+            {
+                "pool": hold.pool.name,
+                "device": hold.device,
+                "shareID": hold.share,
+                "consumedCapacity": hold.consumed,
+            }
+        )
+        for hold in holds
+    )
 
 
 def _find_whole(parts: _Parts) -> frozenset[str]:

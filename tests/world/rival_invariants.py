@@ -14,6 +14,7 @@ from tests.cluster.fake.kinds import JSON, named
 from tests.world.nodes import Device, claim_names, consumers_of, held_by, holds_of
 from tests.world.objects import ALL_NODES
 from tests.world.opened_fences import is_seen_open
+from tests.world.team_quota import note_promise
 from tests.world.waiting_pods import name_of, namespace_of
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def note_promises(world: "World") -> Assume:
         parts = next((each for each in _running(world) if _ledger_of(each) is ledger), None)
         for uid in () if refusal or parts is None else sorted(reservations.keys() - before):
             if parts is not None and (active := ledger.reservations.get(uid)) is not None:
+                note_promise(world, parts, uid)
                 own = {(hold.pool.name, hold.device) for hold in active.holds}
                 if met := _find_met(own, _find_cached(world, parts), _list_published(parts)):
                     world.rivals.beside.append(f"{uid} is promised {met}, which {_RIVAL_HAS}")

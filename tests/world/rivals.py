@@ -101,7 +101,8 @@ class Rivals:
         client, about = self._person, {"uid": metadata["uid"]}
         node, name = device
         term = {"key": "metadata.name", "operator": "In", "values": [node]}
-        result = {"request": "gpu", "driver": DRIVER, "pool": node, "device": name}
+        request = _name_request(claim)
+        result = {"request": request, "driver": DRIVER, "pool": node, "device": name}
         status: JSON = {
             "allocation": {
                 "devices": {"results": [result]},
@@ -127,6 +128,13 @@ class Rivals:
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata}
         target = {"target": {"kind": "Node", "name": node}}
         await self._scheduler.ask("POST", path_of(PODS, pod, "binding"), {**body, **target})
+
+
+def _name_request(claim: JSON) -> str:
+    """Return the name of the first request of a claim, as a result has it."""
+    request = claim["spec"]["devices"]["requests"][0]
+    alternatives = request.get("firstAvailable")
+    return "/".join([request["name"], *([alternatives[0]["name"]] if alternatives else [])])
 
 
 # --- what happens ---

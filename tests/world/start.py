@@ -8,6 +8,7 @@ from tests.world.budgets import DisruptionController, make_budgets
 from tests.world.configurations import compose
 from tests.world.controllers import Autoscaler, GroupProtection, PodController
 from tests.world.fence import make_fence
+from tests.world.namespaces import make_namespaces
 from tests.world.objects import Chosen, make_system
 from tests.world.quotas import make_quota
 
@@ -20,6 +21,7 @@ def list_objects(world: "World") -> Iterator[JSON]:
     conditions = world.conditions
     yield from make_system(compose(conditions, Chosen()), conditions.version)
     yield make_quota()
+    yield from make_namespaces() if conditions.selects else ()
     yield from make_budgets() if conditions.has_budgets else ()
     yield from make_fence() if conditions.fences_devices else ()
 
@@ -33,6 +35,8 @@ def list_models(world: "World") -> Iterator[Coroutine[Any, Any, None]]:
     yield from (model.run() for model in (world.fabric, world.rivals))
     if world.conditions.is_crowded:
         yield world.large.run()
+    if world.conditions.selects:
+        yield world.spaces.run()
     if world.conditions.has_budgets:
         yield DisruptionController(network).run()
     autoscaler = Autoscaler(network, world.machines.values())

@@ -89,6 +89,7 @@ def judge(answered: Answered) -> Iterator[str]:
         pairs={"host": SimpleNamespace(scheduler=scheduler)},
         claims=SimpleNamespace(renamed=set()),
         large=SimpleNamespace(may_wait=lambda _: False),
+        spaces=SimpleNamespace(limited={"team"}),
     )
     return a_preemption_spares_whom_it_can(cast("World", world))
 

@@ -18,17 +18,17 @@ from tests.world.nodes import (
     devices_of,
     holds_of,
 )
-from tests.world.objects import BROKEN, NODES, TEAM, is_open
+from tests.world.objects import BROKEN, NODES, is_open
 from tests.world.scheduler import NAME
 from tests.world.stock import NAME as STOCK
-from tests.world.team_quota import EVERYTHING, Amounts, room_of_team
+from tests.world.team_quota import EVERYTHING, find_room
 
 if TYPE_CHECKING:
     from tests.world.world import World
 
 Invariant = Callable[["World"], Iterator[str]]
 _GROUPS = (GROUP.long_name, COSCHEDULING.long_name, WORKLOAD.long_name)
-_STORED = ("pods", *_GROUPS, "resourceclaims", "nodes")
+_STORED = ("pods", *_GROUPS, "resourceclaims", "nodes", "namespaces")
 
 
 class Answer(NamedTuple):
@@ -59,9 +59,9 @@ def of_stored(invariant: Invariant) -> Invariant:
 def no_pod_waits_beside_free_devices(world: "World") -> Iterator[str]:
     """Nothing is free for ever while a pod waits that fits; a gang with all that it lacks."""
     held = _count_all(world.holders.values())
-    nodes, room = _open_nodes(world, NODES), room_of_team(world)
+    nodes = _open_nodes(world, NODES)
     for gang in _find_waiting(world):
-        if fit_together(nodes, held, gang.needs, gang.find_room(room)):
+        if fit_together(nodes, held, gang.needs, find_room(world, gang.space)):
             names = ", ".join(gang.names)
             yield f"{names} of {gang.name} wait, and devices for {len(gang.needs)} are free"
 
@@ -70,7 +70,7 @@ def no_pod_waits_beside_free_devices(world: "World") -> Iterator[str]:
 def no_important_pod_waits_beside_pods_that_can_go(world: "World") -> Iterator[str]:
     """Who may preempt others does so, also if an eviction has failed before; a gang as a whole."""
     of_pods = {pod["metadata"]["uid"]: pod for pod in world.all("pods")}
-    nodes, room = _open_nodes(world, NODES), room_of_team(world)
+    nodes = _open_nodes(world, NODES)
     held = _count_all(world.holders.values())
     for gang in _find_waiting(world):
         if not gang.priority or not any(asks for asks, _ in gang.needs):
@@ -84,7 +84,7 @@ def no_important_pod_waits_beside_pods_that_can_go(world: "World") -> Iterator[s
             or not _can_go(of_pods.get(users[0]), gang.priority)
             or claim["metadata"]["uid"] in gang.claims  # who waits needs what it has
         )
-        if fit_together(nodes, _count_all(stay), gang.needs, gang.find_room(room)):
+        if fit_together(nodes, _count_all(stay), gang.needs, find_room(world, gang.space)):
             names = ", ".join(gang.names)
             yield f"{names} of {gang.name} wait, and pods with a lower priority have devices"
 
@@ -102,10 +102,6 @@ class Waiting(NamedTuple):
     names: list[str]
     needs: list[tuple[list[Ask], str]]
     claims: set[str]
-
-    def find_room(self, room: Amounts) -> Amounts:
-        """Return what it may have if the quota has so much room."""
-        return room if self.space == TEAM else EVERYTHING
 
 
 def _find_waiting(world: "World") -> Iterator[Waiting]:

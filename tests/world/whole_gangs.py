@@ -13,7 +13,6 @@ from tests.cluster.fake.kinds import JSON, Kind
 from tests.cluster.fake.store import Change
 from tests.world.asked import has_ended
 from tests.world.gangs import COSCHEDULING, MIN_LABEL, Gang, find_least, gang_of
-from tests.world.objects import TEAM
 from tests.world.waiting_pods import has_claims, is_waiting, name_of
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def a_gang_is_bound_as_a_whole(world: "World") -> Iterator[str]:
     for gang, bound in world.whole_gangs.list_bound():
         members = [pod for pod in world.all("pods") if gang_of(pod) == gang and not has_ended(pod)]
         waiting = [pod for pod in members if is_waiting(pod) and _can_run(world, pod)]
-        if not waiting or gang.namespace == TEAM:
+        if not waiting or gang.namespace in world.spaces.limited:
             continue
         least = find_least(waiting[0], gang, lambda gang: world.network.store.find(*gang))
         if bound < (least or len(members)) <= bound + len(waiting):

@@ -40,6 +40,7 @@ from tests.world.gangs import is_reserved_for
 from tests.world.holders import Holders
 from tests.world.large import LargeClaims
 from tests.world.machines import Machine
+from tests.world.namespaces import Namespaces
 from tests.world.network import LATEST_SECONDS, Network
 from tests.world.newcomers import Newcomers
 from tests.world.nodes import Kubelet, claim_names, consumers_of, devices_of
@@ -122,8 +123,7 @@ class World:
         store.version = store.oldest = self.random.choice((95, 850, 9_800, 999_700))
         self.network.open()
         self.server = self.network.fronts[0].server
-        frees_too_early = "141471" not in outcome.defects
-        self.uses = Uses(self.network, frees_too_early=frees_too_early)
+        self.uses = Uses(self.network, frees_too_early="141471" not in outcome.defects)
         self.holders = Holders()
         self.controllers = Controllers(self.network, self.conditions.controllers)
         self._fence = DeviceFence(self.network)
@@ -137,6 +137,7 @@ class World:
         self.claims = ClaimController(self.network, self.quotas)
         self.rivals = Rivals(self.network)
         self.whole_gangs = WholeGangs()
+        self.spaces = Namespaces(self.network, self.conditions.selects)
         self.large = LargeClaims(self.network, is_crowded=self.conditions.is_crowded)
         # Pods that were refused until now, with the reason, and the tasks that create them.
         self.refused: dict[str, str] = {}
@@ -155,8 +156,7 @@ class World:
         self.taken: list[str] = []  # what our allocators have taken, and must not
         self.released_at = float("-inf")  # when a scheduler released the Lease
         self._number, self._backup = 0, cast("Saved | None", None)
-        self._restored_at = float("-inf")
-        self._bound_until = float("-inf")
+        self._restored_at = self._bound_until = float("-inf")
         self._told = 0
         self._is_over = asyncio.Event()
 
@@ -179,7 +179,8 @@ class World:
         self.back_up()
         store = self.network.store
         others = (self.newcomers, self._fence, self.opened, self.large, self.whole_gangs)
-        store.listeners += [self._follow, *(each.follow for each in others)]
+        followers = [each.follow for each in (self.spaces, *others)]
+        store.listeners += [self._follow, *followers]
         tasks = [*map(asyncio.ensure_future, list_models(self))]
         for host in HOSTS:
             self._start_pair(host)
