@@ -27,6 +27,7 @@ from drawbridge.process.settings import Settings
 from tests.cluster.fake.trouble import Seen
 from tests.world.network import LATEST_SECONDS, SYSTEM, Network, WorldSession
 
+HearClaim = Callable[[CachedObject[Any] | None, CachedObject[Any] | None], None]
 _HOSTS = ("control-a", "control-b")
 _RUN_SECONDS = 1.0
 
@@ -138,6 +139,7 @@ class ControllerProcess:
             reporter = EventReporter(recorder, lambda: settings.current)
             caches = ControllerCaches(session)
             self._nodes = caches.nodes
+            caches.claims.subscribe(self._all.hear_claim)
             context = ControllerContext(session, SYSTEM, settings, None)
             leader = _Leader(self, context, caches, elector, reporter)
             self._note_decision()
@@ -176,6 +178,7 @@ class Controllers:
         self.network = network
         self.replicas = [ControllerProcess(self, host) for host in _HOSTS[:replicas]]
         self.terms = 0  # of all of them
+        self.hear_claim: HearClaim = lambda *_: None  # called with each change that one hears of
         self.beside: list[str] = []  # what one was about to write while another one led
 
     def choose(self, drawn: int) -> ControllerProcess:

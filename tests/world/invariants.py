@@ -15,6 +15,7 @@ from tests.world.allocations import (
     a_claim_gets_what_it_asks_for,
     an_allocated_claim_has_its_mark_and_finalizer,
 )
+from tests.world.books import no_book_is_lost_or_overlaps, the_books_have_what_claims_had
 from tests.world.fabric import list_unattached
 from tests.world.gangs import COSCHEDULING, GROUP, TEMPLATE, gang_of, is_reserved_for
 from tests.world.network import LEASE_SECONDS, SYSTEM
@@ -437,6 +438,7 @@ ALWAYS: Mapping[str, tuple[Invariant, ...]] = {
         one_allocator_leads,
         nobody_leads_who_knows_that_another_does,
         one_controller_writes,
+        no_book_is_lost_or_overlaps,
         no_allocator_writes_claims_of_rivals,  # before the next one, which notes what it has seen
         our_processes_write_only_what_is_theirs,
         nothing_crashed,
@@ -459,4 +461,5 @@ AT_THE_END: tuple[Invariant, ...] = (
     what_two_claims_hold_is_reported,
     every_node_of_ours_has_its_fence,
     a_gang_is_bound_as_a_whole,
+    the_books_have_what_claims_had,
 )

@@ -28,6 +28,7 @@ from tests.world.admission import RefusedPodError, Webhook
 from tests.world.allocations import is_marked
 from tests.world.asked import is_waiting
 from tests.world.asks import count_asks
+from tests.world.books import Books
 from tests.world.conditions import draw_conditions
 from tests.world.control import Controllers
 from tests.world.controllers import ClaimController
@@ -127,6 +128,7 @@ class World:
         self.holders = Holders()
         self.controllers = Controllers(self.network, self.conditions.controllers)
         self._fence = DeviceFence(self.network)
+        self.books = Books(self.network, self.controllers)
         self.newcomers = Newcomers(self.network, self.controllers, self._fence)
         self.opened = OpenedFences(self.network, self._fence, self.controllers)
         slow, by_rules = self.conditions.slow_bindings_of_others, self.conditions.fences_devices
@@ -179,7 +181,7 @@ class World:
         self.back_up()
         store = self.network.store
         others = (self.newcomers, self._fence, self.opened, self.large, self.whole_gangs)
-        followers = [each.follow for each in (self.spaces, *others)]
+        followers = [each.follow for each in (self.spaces, self.books, *others)]
         store.listeners += [self._follow, *followers]
         tasks = [*map(asyncio.ensure_future, list_models(self))]
         for host in HOSTS:

@@ -1,0 +1,207 @@
+"""The books of usage, compared with what claims have had, and with the books before each write.
+
+A controller hears late of what a claim gets or gives back. How late, its cache tells: by so much
+the books may differ from the claims. What nobody observed is in the gaps of the books.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from drawbridge.cluster.store import CachedObject
+from drawbridge.names import USAGE_CONFIG_MAP_PREFIX
+from drawbridge.usage.book import Book, BookError
+from drawbridge.usage.stored_books import read_config_map
+from tests.cluster.fake.kinds import JSON, Kind, named
+from tests.cluster.fake.store import Change
+from tests.world import clock
+from tests.world.control import Controllers
+from tests.world.network import SYSTEM, Network
+from tests.world.nodes import list_results, make_hold
+from tests.world.objects import ALL_NODES, CLASS, NIC_CLASS, NIC_DRIVER
+
+if TYPE_CHECKING:
+    from tests.world.world import World
+
+Group = tuple[str, str]  # namespace and class
+_CONFIG_MAP: Final = named("configmaps")
+# The latest book has what claims had until then: a write each minute, and after a change of leader.
+_LATEST_SECONDS = 300
+# Times are whole seconds at both ends.
+_ROUNDED_SECONDS = 2
+# The lag of a change of which nobody has heard.
+_UNHEARD = 0.0
+
+
+class _Interval(NamedTuple):
+    """What a claim had of a group, and how late the beginning and the end were heard of."""
+
+    group: Group
+    start: float
+    end: float
+    amount: Fraction
+    slack: float
+
+    def within(self, start: float, end: float) -> Fraction:
+        """Return the device-seconds within a time."""
+        return self.amount * Fraction(max(0.0, min(self.end, end) - max(self.start, start)))
+
+
+class Books:
+    """Follows claims, the books that are written, and what controllers hear of claims."""
+
+    def __init__(self, network: Network, controllers: Controllers) -> None:
+        self._network = network
+        controllers.hear_claim = self.hear
+        # By UID, since when a claim has what, and the version by which it has.
+        self._held: dict[str, tuple[float, Mapping[Group, Fraction], str]] = {}
+        self._ended: list[tuple[_Interval, str, str]] = []
+        # When a version of a claim was written, and how late a controller has heard of it.
+        self._written: dict[str, float] = {}
+        self._late: dict[str, float] = {}
+        self.broken: list[str] = []
+
+    # --- what happens ---
+
+    def follow(self, kind: Kind, change: Change) -> None:
+        """Note what a claim has from now on, and compare a book with the one before."""
+        if kind.plural == "resourceclaims":
+            self._follow_claim(change)
+        if kind is _CONFIG_MAP:
+            before, after = (_read_book(each) for each in (change.before, change.after))
+            if before is not None or after is not None:
+                self.broken += _compare(before, after, [*self.list_books()])
+
+    def _follow_claim(self, change: Change) -> None:
+        value, now = change.after or change.before or {}, clock.wall()
+        metadata = value["metadata"]
+        uid, version = metadata["uid"], f"{metadata['uid']} {change.after is None}"
+        if change.after is not None:
+            version = metadata["resourceVersion"]
+        self._written[version] = now
+        amounts = _read_amounts(change.after) if change.after else {}
+        since, had, began = self._held.get(uid, (now, {}, version))
+        if amounts == had:
+            return
+        for group, amount in had.items():
+            self._ended.append((_Interval(group, since, now, amount, 0.0), began, version))
+        self._held[uid] = now, amounts, version
+
+    def hear(
+        self, before: "CachedObject[object] | None", after: "CachedObject[object] | None"
+    ) -> None:
+        """Note that a controller hears of a change of a claim."""
+        version = after.version if after is not None else f"{before.uid if before else ''} True"
+        if version in self._written:
+            late = clock.wall() - self._written[version]
+            self._late[version] = max(late, self._late.get(version, 0.0))
+
+    # --- what is left ---
+
+    def list_books(self) -> Iterator[Book]:
+        """Yield the stored books."""
+        for config_map in self._network.store.among(_CONFIG_MAP, SYSTEM, "", ""):
+            if (book := _read_book(config_map)) is not None:
+                yield book
+
+    def list_intervals(self) -> Iterator[_Interval]:
+        """Yield what claims have had, and have."""
+        for interval, *versions in self._ended:
+            slack = sum(self._late.get(version, _UNHEARD) for version in versions)
+            yield interval._replace(slack=slack)
+        for since, amounts, version in self._held.values():
+            for group, amount in amounts.items():
+                late = self._late.get(version, _UNHEARD)
+                yield _Interval(group, since, clock.wall(), amount, late)
+
+
+def _read_book(config_map: JSON | None) -> Book | None:
+    if config_map is None or not config_map["metadata"]["name"].startswith(USAGE_CONFIG_MAP_PREFIX):
+        return None
+    try:
+        return read_config_map(config_map)
+    except BookError:
+        return None
+
+
+def _read_amounts(claim: JSON) -> dict[Group, Fraction]:
+    """Return how many devices a claim has of each class; a share counts as its part."""
+    amounts: dict[Group, Fraction] = defaultdict(Fraction)
+    for result in list_results(claim):
+        if not result.get("adminAccess"):
+            hold = make_hold(result)
+            pool, name = hold.device
+            part = Fraction(hold.amount, ALL_NODES[pool].size(name)) if hold.share else Fraction(1)
+            class_name = NIC_CLASS if result["driver"] == NIC_DRIVER else CLASS
+            amounts[claim["metadata"]["namespace"], class_name] += part
+    return dict(amounts)
+
+
+def _compare(before: Book | None, after: Book | None, stored: list[Book]) -> Iterator[str]:
+    """Yield what is lost or counted twice by the write of a book."""
+    if after is None:
+        yield f"the book of day {before and before.day} is gone"
+        return
+    others = (each for each in stored if each.day != after.day)
+    for other in others:
+        if other.start < after.through and after.start < other.through:
+            yield f"the books of days {other.day} and {after.day} have the same seconds"
+    if before is None:
+        return
+    if (before.day, before.start) != (after.day, after.start) or after.through < before.through:
+        yield f"the book of day {before.day} until {before.through} is lost"
+        return
+    for account, row in before.rows.items():
+        now = after.rows.get(account)
+        used = now.used.devices + now.used.unknown if now is not None else Fraction(0)
+        if used < row.used.devices + row.used.unknown:
+            yield f"{'/'.join(account)} has used less than before in the book of day {after.day}"
+
+
+# --- invariants ---
+
+
+def no_book_is_lost_or_overlaps(world: "World") -> Iterator[str]:
+    """Each write of a book continues what is stored, and no two books have the same second."""
+    yield from world.books.broken
+
+
+def the_books_have_what_claims_had(world: "World") -> Iterator[str]:
+    """All books together have what claims had, each device-second once.
+
+    That is judged without restores and wrong clocks, and as exactly as controllers heard of
+    changes. What nobody observed can be unknown, or missing if it came and went in a gap.
+    """
+    if {"restore", "skew"} & world.network.counted.keys():
+        return
+    books, now = sorted(world.books.list_books(), key=lambda book: book.start), clock.wall()
+    if not books or books[-1].through < now - _LATEST_SECONDS:
+        yield f"the latest book ends at {books[-1].through if books else 0}, and it is {now:.0f}"
+        return
+    start, end = books[0].start, books[-1].through
+    gaps = [gap for book in books for gap in book.gaps]
+    certain, possible = (
+        defaultdict[Group, Fraction](Fraction),
+        defaultdict[Group, Fraction](Fraction),
+    )
+    for book in books:
+        for account, row in book.rows.items():
+            certain[account[:2]] += row.used.devices
+            possible[account[:2]] += row.used.devices + row.used.unknown
+    had, slack = defaultdict[Group, Fraction](Fraction), defaultdict[Group, Fraction](Fraction)
+    missing = defaultdict[Group, Fraction](Fraction)
+    for interval in world.books.list_intervals():
+        group = interval.group
+        had[group] += interval.within(start, end)
+        slack[group] += interval.amount * Fraction(interval.slack + _ROUNDED_SECONDS)
+        missing[group] += sum(interval.within(*gap) for gap in gaps)
+    world.network.count("group of usage that is judged", len(had))
+    for group in sorted(had.keys() | certain.keys()):
+        if group[1] not in (CLASS, NIC_CLASS):
+            continue  # of a plugin
+        if certain[group] > had[group] + slack[group]:
+            yield f"{group} has had {float(had[group])}, and the books have {float(certain[group])}"
+        if possible[group] < had[group] - slack[group] - missing[group]:
+            told = f"{float(possible[group])} with what is unknown"
+            yield f"{group} has had {float(had[group])}, and the books have {told}"

@@ -1,0 +1,109 @@
+"""What breaks the books of usage in the world, and what does not."""
+
+from collections.abc import Iterator
+from fractions import Fraction
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from drawbridge.cluster.store import CachedObject
+from drawbridge.usage.accounts import Account, UsedAmount
+from drawbridge.usage.book import Book, BookRow
+from drawbridge.usage.stored_books import compose_config_map
+from tests.cluster.fake.kinds import JSON, named
+from tests.cluster.fake.store import Change
+from tests.virtual_time import run_virtually
+from tests.world import clock
+from tests.world.books import Books, the_books_have_what_claims_had
+from tests.world.control import Controllers
+from tests.world.network import Network
+from tests.world.world import World
+
+CONTROLLERS = cast("Controllers", SimpleNamespace())
+DAY = int(clock.START) // 86_400
+ACCOUNT = Account("default", "gpu", "Pod/p")
+
+
+def make_book(start: int, through: int, used: int, day: int = DAY) -> JSON:
+    began, row = day * 86_400, BookRow(UsedAmount(Fraction(used)))
+    book = Book(day, began + start, began + through, (), {ACCOUNT: row})
+    config_map = compose_config_map(book, None)
+    return {**config_map, "metadata": {**config_map["metadata"], "namespace": "drawbridge-system"}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "broken"),
+    [
+        (None, make_book(0, 60, 60), ""),
+        (make_book(0, 60, 60), make_book(0, 120, 120), ""),
+        (make_book(0, 60, 60), make_book(0, 120, 59), "has used less"),
+        (make_book(0, 60, 60), make_book(10, 120, 120), "is lost"),
+        (make_book(0, 60, 60), make_book(0, 30, 60), "is lost"),
+        (make_book(0, 60, 60), None, "is gone"),
+        (None, make_book(-20, 60, 60, DAY + 1), "have the same seconds"),
+    ],
+)
+def test_a_book_continues_the_one_before(
+    before: JSON | None, after: JSON | None, broken: str
+) -> None:
+    stored = [make_book(0, 86_400, 60)] if "seconds" in broken else []
+    books = Books(make_network(stored), CONTROLLERS)
+    books.follow(named("configmaps"), Change(1, before, after))
+    assert broken in next(iter(books.broken), "") if broken else not books.broken
+
+
+def make_network(stored: list[JSON], *faults: str) -> Network:
+    counted = dict.fromkeys(faults, 1)
+    store = SimpleNamespace(among=lambda *_: iter(stored))
+    return cast("Network", SimpleNamespace(store=store, counted=counted, count=lambda *_: None))
+
+
+def make_claim(version: str, *devices: str) -> JSON:
+    results = [{"driver": "d.io", "pool": "n2", "device": name} for name in devices]
+    metadata = {"name": "c", "namespace": "default", "uid": "c", "resourceVersion": version}
+    return {"metadata": metadata, "status": {"allocation": {"devices": {"results": results}}}}
+
+
+# A claim has a device from 10 s on to 110 s, and the book ends at 150 s.
+@pytest.mark.parametrize(
+    ("used", "late", "faults", "broken"),
+    [
+        (100, 0.0, (), ""),
+        (98, 0.0, (), ""),
+        (90, 0.0, (), "with what is unknown"),
+        (110, 0.0, (), "the books have"),
+        (110, 9.0, (), ""),
+        (200, 0.0, ("restore",), ""),
+    ],
+)
+def test_the_books_have_the_time_of_a_claim_once(
+    used: int, late: float, faults: tuple[str, ...], broken: str
+) -> None:
+    async def main() -> None:
+        network = make_network([make_book(0, 150, used)], *faults)
+        books, claims = Books(network, CONTROLLERS), named("resourceclaims")
+        states = [make_claim("1"), make_claim("2", "gpu-0"), make_claim("3")]
+        now = clock.START
+        for (before, after), seconds in zip(
+            zip([None, *states], states, strict=False), (0, 10, 100), strict=True
+        ):
+            now += seconds
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setattr(clock, "wall", lambda at=now: at)
+                books.follow(claims, Change(1, before, after))
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(clock, "wall", lambda: now + late)
+            heard = SimpleNamespace(version="3")
+            books.hear(None, cast("CachedObject[object]", heard))
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(clock, "wall", lambda: now + 60)
+            told = next(judge(books, network), "")
+        assert broken in told if broken else not told
+
+    run_virtually(main)
+
+
+def judge(books: Books, network: Network) -> Iterator[str]:
+    world = SimpleNamespace(books=books, network=network)
+    return the_books_have_what_claims_had(cast("World", world))
