@@ -30,8 +30,6 @@ _CONFIG_MAP: Final = named("configmaps")
 _LATEST_SECONDS = 300
 # Times are whole seconds at both ends.
 _ROUNDED_SECONDS = 2
-# The lag of a change of which nobody has heard.
-_UNHEARD = 0.0
 
 
 class _Interval(NamedTuple):
@@ -57,8 +55,9 @@ class Books:
         # By UID, since when a claim has what, and the version by which it has.
         self._held: dict[str, tuple[float, Mapping[Group, Fraction], str]] = {}
         self._ended: list[tuple[_Interval, str, str]] = []
-        # When a version of a claim was written, and how late a controller has heard of it.
-        self._written: dict[str, float] = {}
+        # When the versions of a claim were written, by UID; a deletion has one of its own.
+        self._written: dict[str, dict[str, float]] = defaultdict(dict)
+        # How late a controller has heard of a version, or of a later one of the claim.
         self._late: dict[str, float] = {}
         self.broken: list[str] = []
 
@@ -76,10 +75,10 @@ class Books:
     def _follow_claim(self, change: Change) -> None:
         value, now = change.after or change.before or {}, clock.wall()
         metadata = value["metadata"]
-        uid, version = metadata["uid"], f"{metadata['uid']} {change.after is None}"
+        uid, version = metadata["uid"], f"{metadata['uid']} is gone"
         if change.after is not None:
-            version = metadata["resourceVersion"]
-        self._written[version] = now
+            version = f"{metadata['resourceVersion']}"
+        self._written[uid][version] = now
         amounts = _read_amounts(change.after) if change.after else {}
         since, had, began = self._held.get(uid, (now, {}, version))
         if amounts == had:
@@ -91,11 +90,23 @@ class Books:
     def hear(
         self, before: "CachedObject[object] | None", after: "CachedObject[object] | None"
     ) -> None:
-        """Note that a controller hears of a change of a claim."""
-        version = after.version if after is not None else f"{before.uid if before else ''} True"
-        if version in self._written:
-            late = clock.wall() - self._written[version]
-            self._late[version] = max(late, self._late.get(version, 0.0))
+        """Note that a controller hears of a change of a claim, and with it of those before."""
+        if before is not None and (after is None or after.uid != before.uid):
+            self._hear(before.uid, f"{before.uid} is gone")
+        if after is not None:
+            self._hear(after.uid, after.version)
+
+    def _hear(self, uid: str, heard: str) -> None:
+        written, now = self._written[uid], clock.wall()
+        for version, at in written.items():
+            if at <= written.get(heard, 0.0) and version not in self._late:
+                self._late[version] = now - at
+        if heard in written:
+            self._late[heard] = max(self._late[heard], now - written[heard])
+
+    def _find_late(self, start: float, version: str) -> float:
+        """Return how late a change was heard of; of one that nobody has heard of, until now."""
+        return self._late.get(version, clock.wall() - start)
 
     # --- what is left ---
 
@@ -108,11 +119,11 @@ class Books:
     def list_intervals(self) -> Iterator[_Interval]:
         """Yield what claims have had, and have."""
         for interval, *versions in self._ended:
-            slack = sum(self._late.get(version, _UNHEARD) for version in versions)
+            slack = sum(self._find_late(interval.start, version) for version in versions)
             yield interval._replace(slack=slack)
         for since, amounts, version in self._held.values():
             for group, amount in amounts.items():
-                late = self._late.get(version, _UNHEARD)
+                late = self._find_late(since, version)
                 yield _Interval(group, since, clock.wall(), amount, late)
 
 

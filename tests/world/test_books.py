@@ -92,16 +92,22 @@ def test_the_books_have_the_time_of_a_claim_once(
             with pytest.MonkeyPatch.context() as patched:
                 patched.setattr(clock, "wall", lambda at=now: at)
                 books.follow(claims, Change(1, before, after))
+                if after is not states[-1]:
+                    hear(books, after)
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(clock, "wall", lambda: now + late)
-            heard = SimpleNamespace(version="3")
-            books.hear(None, cast("CachedObject[object]", heard))
+            hear(books, states[-1])
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(clock, "wall", lambda: now + 60)
             told = next(judge(books, network), "")
         assert broken in told if broken else not told
 
     run_virtually(main)
+
+
+def hear(books: Books, claim: JSON) -> None:
+    heard = SimpleNamespace(uid="c", version=claim["metadata"]["resourceVersion"])
+    books.hear(None, cast("CachedObject[object]", heard))
 
 
 def judge(books: Books, network: Network) -> Iterator[str]:
