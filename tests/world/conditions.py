@@ -52,6 +52,8 @@ _OF_ADMINS = (0.0, 0.0, 0.0, 0.2)
 _OF_NICS = (0.0, 0.0, 0.1, 0.3)
 # Budgets protect pods in this part of the seeds.
 _WITH_BUDGETS = 0.6
+# A quota on a name that no class maps is there in this part of the seeds.
+_WITH_MIRROR = 0.5
 # What happens without faults: work ends, other work comes, and another host leads.
 _CALM = {
     "finish": 6,
@@ -124,6 +126,8 @@ class Conditions(NamedTuple):
     # Whether the quota of the team selects namespaces by a label, for each `namespace` or for all
     # of the `selection`; it names one otherwise.
     selects: str = ""
+    # Whether a quota on a name that no class maps has a mirror.
+    has_mirror: bool = False
 
     @property
     def version(self) -> str:
@@ -225,7 +229,8 @@ def _draw_others(conditions: Conditions, seed: int) -> Conditions:
     drawn = random.Random(f"others {seed}")
     has_budgets = drawn.random() < _WITH_BUDGETS
     selects = drawn.choice(("", "", "namespace", "selection", "selection"))
-    return conditions._replace(has_budgets=has_budgets, selects=selects)
+    has_mirror = drawn.random() < _WITH_MIRROR
+    return conditions._replace(has_budgets=has_budgets, selects=selects, has_mirror=has_mirror)
 
 
 def _draw_special(conditions: Conditions, drawn: random.Random) -> Conditions:

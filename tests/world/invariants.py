@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from allocator.decisions.pod_devices import PodDecisions
+from drawbridge.names import MIRRORED_QUOTA
 from tests.cluster.fake.kinds import JSON, named
 from tests.world.allocations import (
     a_claim_gets_what_it_asks_for,
@@ -18,6 +19,8 @@ from tests.world.allocations import (
 from tests.world.books import no_book_is_lost_or_overlaps, the_books_have_what_claims_had
 from tests.world.fabric import list_unattached
 from tests.world.gangs import COSCHEDULING, GROUP, TEMPLATE, gang_of, is_reserved_for
+from tests.world.mirrors import SPACE as MIRRORED
+from tests.world.mirrors import the_mirror_says_what_the_other_side_leaves
 from tests.world.network import LEASE_SECONDS, SYSTEM
 from tests.world.nodes import (
     Device,
@@ -66,6 +69,9 @@ _ALLOWED = {
         f"/namespaces/{SYSTEM}/",
         "/nodes/",
         f"/namespaces/{MIGRATED}/resourceclaimtemplates",
+        # In both: a restored name without a class can still have claims of its former one.
+        f"/namespaces/({MIGRATED}|{MIRRORED})/resourcequotas/{MIRRORED_QUOTA}$",
+        f"/namespaces/({MIGRATED}|{MIRRORED})/resourcequotas$",
         "/mutatingwebhookconfigurations/drawbridge",
         "/validatingadmissionpolicies/drawbridge-owned-devices$",
         "/devicetaintrules",
@@ -462,4 +468,5 @@ AT_THE_END: tuple[Invariant, ...] = (
     every_node_of_ours_has_its_fence,
     a_gang_is_bound_as_a_whole,
     the_books_have_what_claims_had,
+    the_mirror_says_what_the_other_side_leaves,
 )

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from tests.cluster.fake.kinds import JSON, named
+from tests.world.mirrors import QuotaController
 from tests.world.network import Network
 from tests.world.nodes import count_legacy
 from tests.world.objects import MIGRATED, RESOURCE, is_over
@@ -24,6 +25,7 @@ class Quotas:
 
     def __init__(self, network: Network) -> None:
         self._network = network
+        self.mirrored = QuotaController(network)
         self._used: Counter[str] = Counter()
 
     async def run(self) -> None:

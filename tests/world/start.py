@@ -8,6 +8,7 @@ from tests.world.budgets import DisruptionController, make_budgets
 from tests.world.configurations import compose
 from tests.world.controllers import Autoscaler, GroupProtection, PodController
 from tests.world.fence import make_fence
+from tests.world.mirrors import make_mirrored
 from tests.world.namespaces import make_namespaces
 from tests.world.objects import Chosen, make_system
 from tests.world.quotas import make_quota
@@ -22,6 +23,7 @@ def list_objects(world: "World") -> Iterator[JSON]:
     yield from make_system(compose(conditions, Chosen()), conditions.version)
     yield make_quota()
     yield from make_namespaces() if conditions.selects else ()
+    yield from make_mirrored() if conditions.has_mirror else ()
     yield from make_budgets() if conditions.has_budgets else ()
     yield from make_fence() if conditions.fences_devices else ()
 
@@ -37,6 +39,8 @@ def list_models(world: "World") -> Iterator[Coroutine[Any, Any, None]]:
         yield world.large.run()
     if world.conditions.selects:
         yield world.spaces.run()
+    if world.conditions.has_mirror:
+        yield world.quotas.mirrored.run()
     if world.conditions.has_budgets:
         yield DisruptionController(network).run()
     autoscaler = Autoscaler(network, world.machines.values())
