@@ -448,7 +448,9 @@ def _pod_findings(objects: PodObjects, pod: Explanation, about: str) -> Iterator
     is_bound_next = scheduling.is_being_bound(objects.pod, held)
     unready = [*scheduling.find_unready_devices(held)] if is_bound_next else []
     if unready or (is_bound_next and scheduling.is_untried(objects.pod)):
-        yield _report_binding(pod, unready, conditions, about)
+        untried = scheduling.is_untried(objects.pod)
+        lease = scheduling.describe_lease(objects.lease, objects.installed_in) if untried else ""
+        yield _report_binding(pod, unready, (lease, *conditions), about)
     elif scheduling.is_untried(objects.pod):
         message = scheduling.describe_untried(objects.lease, objects.installed_in)
         yield codes.POD_PENDING.at("", message, object=about, remedy=scheduling.REMEDY)
@@ -467,12 +469,12 @@ def _pod_findings(objects: PodObjects, pod: Explanation, about: str) -> Iterator
 
 
 def _report_binding(
-    pod: Explanation, unready: Sequence[str], conditions: Sequence[str], about: str
+    pod: Explanation, unready: Sequence[str], said: Sequence[str], about: str
 ) -> Finding:
-    """Report a pod that has its devices and no node; an earlier condition may say what failed."""
+    """Report a pod that has its devices and no node; `said` may say why it is not bound."""
     shown = list_some(unready, _MOST_UNREADY, "device")
-    text = f"the scheduler {pod.scheduler} binds the pod, whose devices are allocated"
-    message = "; ".join(filter(None, (text, shown, *conditions)))
+    text = f"the pod has its devices, and the scheduler {pod.scheduler} has not bound it yet"
+    message = "; ".join(filter(None, (text, shown, *said)))
     remedy = scheduling.WAIT_FOR_DRIVER if unready else scheduling.REMEDY
     return codes.POD_PENDING.at("", message, object=about, remedy=remedy)
 

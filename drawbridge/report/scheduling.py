@@ -35,18 +35,23 @@ def is_untried(pod: Value) -> bool:
 
 
 def describe_untried(lease: Value, namespace: str) -> str:
-    """Say why a pod may not have been tried; `lease` is empty if there is none, None if unknown."""
+    """Say why a pod may not have been tried."""
     text = f"the scheduler {OURS} has not tried the pod yet"
+    return ": ".join(filter(None, (text, describe_lease(lease, namespace))))
+
+
+def describe_lease(lease: Value, namespace: str) -> str:
+    """Say who holds the Lease of our scheduler; it is empty if there is none, None if unknown."""
     if lease is None:
-        return text
+        return ""
     name = f"Lease {namespace}/{SCHEDULER_LEASE}"
     if not lease:
-        return f"{text}: its {name} does not exist"
+        return f"its {name} does not exist"
     holder = get_value(lease, ("spec", "holderIdentity"))
     if not holder:
-        return f"{text}: its {name} has no holder"
+        return f"its {name} has no holder"
     renewed = get_value(lease, ("spec", "renewTime")) or "an unknown time"
-    return f"{text}: {holder} holds its {name}, renewed at {renewed}"
+    return f"{holder} holds its {name}, renewed at {renewed}"
 
 
 def is_being_bound(pod: Value, claims: Sequence[Value]) -> bool:

@@ -206,7 +206,7 @@ def with_binding(*users: str, **reported: str) -> dict[str, Any]:
     return held
 
 
-BINDS = "binds the pod, whose devices are allocated"
+BINDS = "has not bound it yet"
 DEVICE = f"{BINDS}; device gpu.nvidia.com/n1/gpu-0"
 
 
@@ -238,6 +238,15 @@ def test_a_pod_whose_devices_are_allocated_is_being_bound(
     (told,) = (e for e in explained(waiting, (held,)).findings if e.code == "PodPending")
     assert told.message.endswith(message)
     assert remedy in told.remedy
+
+
+@pytest.mark.parametrize(("lease", "message"), LEASES[1:])
+def test_a_pod_that_waits_to_be_bound_says_who_leads(lease: Any, message: str) -> None:  # noqa: ANN401  # JSON
+    """The scheduler can have ended between the allocation and the binding."""
+    waiting = pod(OURS, resourceClaimStatuses=[GENERATED])
+    (told,) = explained(waiting, (claim("u1"),), lease=lease).findings
+    assert BINDS in told.message
+    assert told.message.endswith(message)
 
 
 def test_the_reasons_of_the_allocator_are_those_of_the_condition() -> None:
