@@ -315,7 +315,7 @@ def _compose(
     except EditError as error:
         findings += (PLACE_TAKEN.at("spec.affinity", f"{error}"),)
     findings = _set_scheduler(patch, findings, outcome, context.configuration)
-    findings += tuple(class_names.refuse_pending(patch.pod, context.facts))
+    findings += class_names.report_translated(patch.pod, context.facts)
     if _has_error(findings):
         return Translation(findings=findings)
     findings += tuple(resizing.report_resizing(patch.pod, context.facts))

@@ -115,13 +115,29 @@ def test_a_translated_pod_of_our_scheduler_with_an_implicit_name_is_refused(
     given = legacy() if scheduler is None else legacy(schedulerName=scheduler)
     given["spec"]["containers"].append({"resources": {"limits": {IMPLICIT: "1"}}})
     made = translate(given, make_context(Configuration(placement=placement, owned_pools=OWNED)))
-    told = [each for each in made.findings if each.code == "ClassNameUnserved"]
+    told = [each for each in made.findings if each.code == "ClassNameMixed"]
     assert bool(told) is refused
     assert bool(made.edits) is not refused
     if refused:
         assert [(each.severity, each.path) for each in told] == [
             (Severity.ERROR, f"spec.containers[1].resources.limits[{IMPLICIT}]")
         ]
+
+
+def test_a_translated_pod_waits_for_a_plugin_of_a_name_that_a_class_serves_as_well() -> None:
+    """The plugin may be on nodes that an autoscaler adds for the pod."""
+    given = legacy()
+    given["spec"]["containers"].append({"resources": {"limits": {"a.io/fpga": "1"}}})
+    facts = Facts(
+        classes=(ClassFacts("gpu.nvidia.com", drivers=("gpu.nvidia.com",), devices=8),),
+        drivers=(Driver("gpu.nvidia.com", devices=8),),
+        names=(ResourceFacts("a.io/fpga", classes=("fpga",)),),
+        cluster=Cluster(gates=("extended_resource",)),
+    )
+    made = translate(given, make_context(BRIDGE, facts))
+    (told,) = (each for each in made.findings if each.code == "ClassNameUnserved")
+    assert told.severity is Severity.WARNING
+    assert made.edits
 
 
 def test_a_name_of_a_class_that_a_plugin_serves_does_not_keep_a_pod_off_our_scheduler() -> None:

@@ -4,18 +4,18 @@ For a name that a DeviceClass serves, its plugin DynamicResources makes a claim.
 Drawbridge runs without that plugin.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
-
-from msgspec.structs import replace
 
 from drawbridge.documents.paths import Path, format_path, get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
+from drawbridge.dra.classes import is_implicit_name
 from drawbridge.dra.codes import CLASS_NAME_UNSERVED
 from drawbridge.dra.counted import list_some
 from drawbridge.dra.quantity import valid_quantity
 from drawbridge.facts.model import Facts
-from drawbridge.finding import Finding, Severity
+from drawbridge.finding import Finding
+from drawbridge.translate.changes.codes import CLASS_NAME_MIXED
 from drawbridge.translate.changes.scheduler import DEFAULT, OURS, SCHEDULER
 
 _MAX_NAMES: Final = 3
@@ -33,10 +33,17 @@ def report_pending(pod: Value, facts: Facts | None) -> tuple[Finding, ...]:
     return _report(pod, facts, f"{OURS} does not allocate {{}}, so the pod stays pending")
 
 
-def refuse_pending(pod: Value, facts: Facts | None) -> Iterator[Finding]:
-    """Refuse a translated pod that would wait for ever."""
-    for finding in report_pending(pod, facts):
-        yield replace(finding, severity=Severity.ERROR)
+def report_translated(pod: Value, facts: Facts | None) -> tuple[Finding, ...]:
+    """Refuse a translated pod of our scheduler with an implicit name: no scheduler serves both.
+
+    A plugin can serve any other name later, such as on a node that an autoscaler adds for the pod.
+    """
+    places = dict(_list_requests(pod))
+    implicit = [*filter(is_implicit_name, places)]
+    if not implicit or get_value(pod, SCHEDULER) != OURS:
+        return report_pending(pod, facts)
+    message = f"{OURS} serves the translated requests, and does not allocate {_list(implicit)}"
+    return (CLASS_NAME_MIXED.at(format_path(places[implicit[0]]), message),)
 
 
 def _report(pod: Value, facts: Facts | None, text: str) -> tuple[Finding, ...]:
@@ -45,8 +52,12 @@ def _report(pod: Value, facts: Facts | None, text: str) -> tuple[Finding, ...]:
     names = (facts or Facts()).left_to_classes(places)
     if not names:
         return ()
-    message = text.format(f"{list_some(names, _MAX_NAMES, 'name')}, which a DeviceClass serves")
+    message = text.format(_list(names))
     return (CLASS_NAME_UNSERVED.at(format_path(places[names[0]]), message),)
+
+
+def _list(names: Sequence[str]) -> str:
+    return f"{list_some(names, _MAX_NAMES, 'name')} (of a DeviceClass)"
 
 
 def _list_requests(pod: Value) -> Iterator[tuple[str, Path]]:
