@@ -212,7 +212,7 @@ def test_pods_whose_eviction_violates_a_budget_stay_if_others_can_go() -> None:
 
 def test_a_gang_counts_the_victims_whose_eviction_violates_a_budget() -> None:
     contest = Contest(n1=2)
-    contest.run("a", "n1", violates=True)
+    contest.run("a", "n1", 0, 1, violates=True)
     assert preempt(contest, "m0", "m1").violations == 1
 
 

@@ -81,6 +81,10 @@ WITH_WARNING = {
     "the constraints of another claim": ([UNPUBLISHED, TWO_ROOTS], {"ConstraintNeverMet"}),
     "the requests of another claim": ([UNPUBLISHED, TOO_MANY], {"DevicesNeverTogether"}),
     "other claims together": ([MANY, UNPUBLISHED, MANY], {"DevicesNeverTogether"}),
+    "another claim and other requests of the claim": (
+        [MANY, {"requests": UNPUBLISHED["requests"] + MANY["requests"]}],
+        {"DevicesNeverTogether"},
+    ),
     "other requests of the claim": (
         [{"requests": UNPUBLISHED["requests"] + TOO_MANY["requests"]}],
         {"DevicesNeverTogether"},

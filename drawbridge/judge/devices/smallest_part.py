@@ -47,18 +47,12 @@ def _explain(
     subject: Subject, judged: Sequence[JudgedClaim], proof: Proof, context: JudgeContext
 ) -> Iterator[DeviceFinding | Finding]:
     """Yield why single claims are impossible, and why the others are impossible together."""
-    left, count = [], MAX_EXPLAINED
-    for claim in judged:
-        findings = tuple(islice(_explain_claim(claim, context), count))
-        yield from findings
-        count -= len(findings)
-        if not count:
-            return
-        if not findings:
-            left.append(claim)
-    if not left:
+    left: list[JudgedClaim] = []
+    explained = (each for claim in judged for each in _explain_claim(claim, left, context))
+    yield from islice(explained, MAX_EXPLAINED)
+    if not left or next(explained, None) is not None:
         return
-    if len(left) < len(judged):
+    if left != [*judged]:
         proof = prove([each.claim for each in left], context)
     if proof.outcome is ProofOutcome.UNDECIDED:
         message = f"cannot be decided: {proof.why}"
@@ -67,20 +61,31 @@ def _explain(
         yield never_together.explain_claims(subject, left, proof, context)
 
 
-def _explain_claim(judged: JudgedClaim, context: JudgeContext) -> Iterator[DeviceFinding]:
-    """Yield why single requests are impossible, and why the others are impossible together."""
+def _explain_claim(
+    judged: JudgedClaim, left: list[JudgedClaim], context: JudgeContext
+) -> Iterator[DeviceFinding]:
+    """Yield why single requests are impossible, and why the others are impossible together.
+
+    Others that are not impossible so far are added to what is left.
+    """
     devices = judged.claim.spec.devices
-    left = []
+    others = []
     for number, request in enumerate(devices.requests):
         alone = part_of(judged.claim, (request,))
         proof = prove((alone,), context)
         if proof.outcome is ProofOutcome.POSSIBLE:
-            left.append(request)
+            others.append(request)
         else:
             yield from explain_request(judged, number, alone, proof, context)
-    if left:
-        rest = replace(judged, claim=part_of(judged.claim, left, devices.constraints))
-        yield from _explain_together(rest, context)
+    if not others:
+        return
+    rest = judged
+    if len(others) < len(devices.requests):
+        rest = replace(judged, claim=part_of(judged.claim, others, devices.constraints))
+    findings = tuple(_explain_together(rest, context))
+    yield from findings
+    if not findings:
+        left.append(rest)
 
 
 def _explain_together(judged: JudgedClaim, context: JudgeContext) -> Iterator[DeviceFinding]:
