@@ -57,6 +57,11 @@ class TermKeeper:
         term = self._lease.term
         return term is not None and term == self._recovered
 
+    @property
+    def has_term(self) -> bool:
+        """Whether a term goes on, also while it is not sure for a moment that it does."""
+        return self._recovered is not None
+
     def start_again(self) -> None:
         """Recover again before the next allocation."""
         self._recovered = None

@@ -273,8 +273,8 @@ class SchedulerCalls:
                 await self._pause(0)
             # The time of pods that terminate or vanished begins when that is seen.
             self._state.decisions.preemption.observe_time(self._now())
-            if not self._leadership.leading:
-                # The next term has all pods tried again.
+            if not self._leadership.has_term:
+                # The next term has all pods tried again; one that goes on does not.
                 self._state.decisions.state.records.times.take("retry", self._now())
             unfinished, turns = True, 0
             # The term can end between two turns, and with it all that is promised.

@@ -26,7 +26,7 @@ class FakeProcess:
         collect: Callable[[], None] = lambda: None,
     ) -> None:
         self.cluster = cluster
-        self.leading = True
+        self.leading, self.is_uncertain = True, False
         self.problems: list[str] = []
         self.waiting = WaitingPods(cluster.decisions)
         self.changed = asyncio.Event()
@@ -47,6 +47,11 @@ class FakeProcess:
         )
         self.pauses: list[float] = []
         self.released: list[str] = []
+
+    @property
+    def has_term(self) -> bool:
+        """Whether a term goes on."""
+        return self.leading or self.is_uncertain
 
     @property
     def decisions(self) -> PodDecisions:

@@ -70,6 +70,8 @@ class Served:
         """Whether the status says so."""
         return bool(self.status["leading"])
 
+    has_term = leading
+
     def find_problems(self) -> list[str]:
         """The reasons of the status, unless it is ready."""
         return [] if self.status["ready"] else list(self.status["reasons"])

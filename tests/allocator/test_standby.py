@@ -26,6 +26,22 @@ def test_a_standby_does_not_look_at_what_is_due_in_the_next_term() -> None:
     run_virtually(main)
 
 
+def test_a_pod_that_is_due_while_a_lease_is_uncertain_is_tried_again_when_it_is_not() -> None:
+    async def main() -> None:
+        cluster = Cluster(n1=1)
+        process = FakeProcess(cluster, now=asyncio.get_running_loop().time)
+        process.leading, process.is_uncertain = False, True
+        cluster.state.records.times.set("retry", "p", 0.5)
+        waking = asyncio.create_task(process.calls.wake_pods())
+        await asyncio.sleep(2)
+        process.leading = True
+        await asyncio.sleep(2)
+        assert process.published == ["p"]
+        waking.cancel()
+
+    run_virtually(main)
+
+
 def test_a_standby_remembers_nothing_of_pods_that_changed_while_they_waited() -> None:
     async def main() -> None:
         cluster = Cluster(n1=1)
