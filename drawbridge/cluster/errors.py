@@ -81,7 +81,7 @@ def unreadable(error: Exception) -> ApiError:
 
 
 def check_answer(response: bytes) -> JSONText:
-    """Return a response with a code of success as decoders read it.
+    """Return a response with a code of success as decoders read it, without what is too deep.
 
     Raises ApiError unless it is an object or tells of success.
     """
@@ -95,8 +95,12 @@ def check_answer(response: bytes) -> JSONText:
 
 
 def decode_response(response: bytes, kind: type[T]) -> T:
-    """Decode the object of a response; raises ApiError."""
-    return decode_json(check_answer(response), kind)
+    """Decode the object of a response; raises ApiError, also if a part is too deep.
+
+    Callers write back what they read.
+    """
+    check_answer(response)
+    return decode_json(response, kind)
 
 
 def decode_json(response: JSONText, kind: type[T]) -> T:
