@@ -38,8 +38,7 @@ class FollowedFences:
         self._caches, self._elapsed, self._lacks_policy = caches, elapsed, lacks_policy
         # No allocation is decided before the recovery, which looks at all claims.
         self._fences = Fences(caches.namespace)
-        self._decide_owners = decide_owners
-        self._owner_turns: KeyTurns[PoolID] = KeyTurns(decide_owners, _OWNERS_PER_TURN)
+        self._owner_turns: KeyTurns[Fenced] = KeyTurns(decide_owners, _OWNERS_PER_TURN)
         self._lacking: tuple[tuple[int, bool], Configuration, list[str]] | None = None
         self._was_fenced = False
         caches.subscribe_fence(self._follow_parts)
@@ -114,6 +113,4 @@ class FollowedFences:
     def note_look(self, began: float, behind: Collection[str] = ()) -> None:
         """Use what has settled before a look at all claims, but not the nodes `behind`."""
         seconds = self._elapsed() - began
-        settled = self._fences.note_look(began, behind, seconds=seconds)
-        self._decide_owners([each for each in settled if isinstance(each, str)])
-        self._owner_turns.add([each for each in settled if isinstance(each, PoolID)])
+        self._owner_turns.add(self._fences.note_look(began, behind, seconds=seconds))
