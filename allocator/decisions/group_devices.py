@@ -215,17 +215,14 @@ class GroupDevices:
             else:
                 own.promised[member.uid] = None
             yield None
-        placed = tuple(uid for uid in own.promised if self._has_part(uid, own))
+        kept = filter(self._reserved.is_promised, own.promised)
+        placed = tuple(uid for uid in kept if self._is_member(uid, own))
         if len(placed) >= needed:
             return GroupAnswer(placed=placed, alone=places.members.alone)
         self._reserved.release_promised(placed)
         why = ", ".join(refusals) or "members have lost what was promised to them"
         text = f"devices for the group cannot be reserved: {why}"
         return GroupAnswer(reason=quotas.reason or make_reason(codes.GANG_TOO_LARGE, STAGE, text))
-
-    def _has_part(self, uid: str, own: GroupDecision) -> bool:
-        """Whether a pod is a member still, and has what was promised to it."""
-        return self._reserved.is_promised(uid) and self._is_member(uid, own)
 
     def _is_member(self, uid: str, own: GroupDecision) -> bool:
         return self._state.records.get(uid).group == own.question.group.key

@@ -200,10 +200,6 @@ class GroupDecisions:
         question = self._groups.get(key).question
         return question is not None and not self._basis.requests.has_forgotten(question.members)
 
-    def is_cut(self, key: str) -> bool:
-        """Whether a decision about a group goes on with the next question."""
-        return self._groups.get(key).cut is not None
-
     def answer_again(self, key: str, now: float) -> GroupAnswer | None:
         """Ask the last question about a group again; None if there is nothing to ask."""
         question = self._groups.get(key).question

@@ -69,7 +69,8 @@ class PodPromises:
         if request is None or self._basis.requests.find_problem(request):
             return Promise(impossible=True)
         key, own = self._groups.key_of(pod_uid), self._basis.reserved.find(pod_uid)
-        if own and not (self._groups.is_cut(key) or self._groups.interrupted.is_gathering(key)):
+        is_cut = self._basis.groups.get(key).cut is not None
+        if own and not (is_cut or self._groups.interrupted.is_gathering(key)):
             # A member that paused when its group got devices has its part and does not know it.
             return Promise(node=own.node if self._groups.find_hold(pod_uid, now) else "")
         if (others := self._groups.wait_for_others(key, now)) is not None:

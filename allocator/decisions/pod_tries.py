@@ -58,13 +58,13 @@ class PodTries:
 
     def run(self, uid: str, work: TurnWork) -> Promise:
         """Promise devices to a pod, or note what keeps it and those that are alike from them."""
-        pod, key = self._records.get(uid).waiting, self._records.get(uid).key
+        record = self._records.get(uid)
+        pod, key, group = record.waiting, record.key, record.group
         if pod is None:
             return Promise(impossible=True)
         # The members of a group have the same answer. Of pods alone, thousands can ask the same.
-        group = self._records.get(uid).group
         members = self._records.alike.get(key) if group else (uid,)
-        alike = [each for each in members if self._searches.name_of(each) == (group or uid)]
+        alike = [each for each in members if self._records.get(each).group == group]
         work.tries -= 1
         promise = self._decide(uid, pod, work)
         if promise.node or promise.members:

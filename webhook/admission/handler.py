@@ -21,11 +21,7 @@ from drawbridge.process import review
 from drawbridge.process.review import AdmissionRequest, Malformed, RequestEnvelope
 from drawbridge.translate.changes.patch import to_operations
 from drawbridge.translate.context import TranslationContext
-from webhook.admission import (
-    created_pod,
-    updates,
-    workloads,
-)
+from webhook.admission import created_pod, updates, workloads
 from webhook.admission.answer_cache import AnswerCache
 from webhook.admission.claim_summary import ClaimSummaries
 from webhook.admission.created_pod import RawPod
@@ -42,9 +38,7 @@ from webhook.admission.pod_answers import (
     CreatedPodRequest,
     PodAnswers,
 )
-from webhook.admission.pod_responses import (
-    make_options,
-)
+from webhook.admission.pod_responses import make_options
 from webhook.admission.protocols import (
     ClusterView,
     PendingState,
@@ -61,11 +55,7 @@ from webhook.admission.replies import (
     reply_error,
     reply_malformed,
 )
-from webhook.admission.responses import (
-    ALLOWED,
-    Decided,
-    respond,
-)
+from webhook.admission.responses import ALLOWED, Decided, respond
 from webhook.admission.templates import report_template
 
 T = TypeVar("T")
