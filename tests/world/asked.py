@@ -8,13 +8,22 @@ from allocator.scheduler.protocol import SchedulingPod
 from drawbridge.names import SCHEDULER_NAME
 from tests.cluster.fake.kinds import JSON
 from tests.world import clock
+from tests.world.gates import is_gated, is_let_in
+from tests.world.nodes import claim_names
 from tests.world.objects import is_over
 
 
 def is_waiting(pod: JSON) -> bool:
     """Whether our scheduler has a pod in its queue."""
     is_ours = pod["spec"].get("schedulerName") == SCHEDULER_NAME
-    return is_ours and not has_ended(pod) and "nodeName" not in pod["spec"]
+    return is_ours and not has_ended(pod) and "nodeName" not in pod["spec"] and not is_gated(pod)
+
+
+def must_be_tried(before: JSON | None, after: JSON) -> bool:
+    """Whether a change brings a pod without a node to the queue."""
+    if before is None or "nodeName" in before["spec"]:  # etcd has gone back
+        return True
+    return claim_names(before) != claim_names(after) or is_let_in(before, after)
 
 
 def has_allocation(claims: Iterable[JSON]) -> bool:

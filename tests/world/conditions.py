@@ -128,6 +128,9 @@ class Conditions(NamedTuple):
     selects: str = ""
     # Whether a quota on a name that no class maps has a mirror.
     has_mirror: bool = False
+    # How many pods a queue holds back by a gate, and how many namespaces users have.
+    gated: float = 0.0
+    spaces: int = 1
 
     @property
     def version(self) -> str:
@@ -202,7 +205,8 @@ def draw_conditions(seed: int, events: Collection[str]) -> Conditions:
     controllers, memory = drawn.choice((1, 1, 2)), drawn.choice((None, None, 3, 5))
     conditions = conditions._replace(eviction_delay=delay, is_crowded=is_crowded)
     conditions = conditions._replace(controllers=controllers, team_memory=memory)
-    return _draw_others(_draw_version(_draw_special(conditions, drawn), drawn), seed)
+    conditions = _draw_version(_draw_special(conditions, drawn), drawn)
+    return _draw_users(_draw_others(conditions, seed), seed)
 
 
 def _draw_orders(seed: int, weights: dict[str, float]) -> list[tuple[str, str]]:
@@ -231,6 +235,14 @@ def _draw_others(conditions: Conditions, seed: int) -> Conditions:
     selects = drawn.choice(("", "", "namespace", "selection", "selection"))
     has_mirror = drawn.random() < _WITH_MIRROR
     return conditions._replace(has_budgets=has_budgets, selects=selects, has_mirror=has_mirror)
+
+
+def _draw_users(conditions: Conditions, seed: int) -> Conditions:
+    """Draw what users have beside the rest."""
+    drawn = random.Random(f"users {seed}")
+    return conditions._replace(
+        gated=drawn.choice((0.0, 0.0, 0.0, 0.1, 0.4)), spaces=drawn.choice((1, 1, 1, 7))
+    )
 
 
 def _draw_special(conditions: Conditions, drawn: random.Random) -> Conditions:

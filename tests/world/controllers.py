@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from drawbridge.names import SCHEDULER_NAME
 from tests.cluster.fake.kinds import JSON, named, of_object
 from tests.world.gangs import GROUP, gang_of, list_shared
+from tests.world.gates import is_gated
 from tests.world.machines import Machine
 from tests.world.network import Network
 from tests.world.nodes import CLAIMS, PODS, Client, claim_names, devices_of, path_of
@@ -358,7 +359,8 @@ class Autoscaler:
 
 def _is_waiting(pod: JSON) -> bool:
     is_bound = "nodeName" in pod["spec"] or "deletionTimestamp" in pod["metadata"]
-    return pod["spec"]["schedulerName"] == SCHEDULER_NAME and not is_bound
+    is_ours = pod["spec"]["schedulerName"] == SCHEDULER_NAME
+    return is_ours and not is_bound and not is_gated(pod)
 
 
 def _is_lost(node: JSON) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tests.cluster.fake.kinds import JSON, named
 from tests.world.asks import count_asks
 from tests.world.budgets import LABEL, app_of
+from tests.world.gates import add_gates
 from tests.world.machines import draw_seconds
 from tests.world.nodes import claim_names, devices_of, protection_of
 from tests.world.objects import MIGRATED, RESOURCE, SECOND, TEAM
@@ -58,9 +59,10 @@ def create(world: "World", drawn: int) -> str:
 
 def choose_space(world: "World", drawn: int) -> str:
     """Return the namespace of a pod: often one of the team."""
-    if drawn % 4 >= world.conditions.quarters_of_team:
-        return "default"
-    is_second = bool(world.conditions.selects and drawn // 4 % 2)
+    conditions, rest = world.conditions, drawn // 4
+    if drawn % 4 >= conditions.quarters_of_team:
+        return f"user-{rest % conditions.spaces}" if conditions.spaces > 1 else "default"
+    is_second = bool(conditions.selects and rest % 2)
     return SECOND if is_second and world.spaces.is_open(SECOND) else TEAM
 
 
@@ -108,7 +110,7 @@ def create_sharing(world: "World", drawn: int) -> str:
 
     The node of a claim that is allocated is often closed by then.
     """
-    shared = [claim for claim in world.all("resourceclaims") if _is_shared(claim)]
+    shared = [claim for claim in world.all("resourceclaims") if is_shared(claim)]
     shared = [claim for claim in shared if devices_of(claim)] or shared
     closed = ""
     if shared and drawn % 2:
@@ -125,7 +127,7 @@ def create_sharing(world: "World", drawn: int) -> str:
     return f"{' and '.join(made)} with {name}{closed and f', {closed} is closed'}"
 
 
-def _is_shared(claim: JSON) -> bool:
+def is_shared(claim: JSON) -> bool:
     """Whether nobody owns a claim; one that a person allocated without finalizer can vanish."""
     has_owner, (devices, is_kept) = "ownerReferences" in claim["metadata"], protection_of(claim)
     is_deleted = "deletionTimestamp" in claim["metadata"]
@@ -157,7 +159,7 @@ def create_legacy(world: "World", drawn: int) -> str:
         },
     }
     if is_migrated:
-        world.create_admitted(pod, STOCK)
+        world.admitted.create(add_gates(world, pod), STOCK)
     else:
         world.server.put(pod)
     return f"{name} in {pod['metadata']['namespace']}"
@@ -194,7 +196,8 @@ def create_pod(
     name = world.next_name("p")
     both = {LABEL: app_of(name), **(labels or {})}
     metadata: JSON = {"name": name, "namespace": space, "labels": both}
-    return world.server.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    return world.server.put(add_gates(world, pod) if scheduler == NAME else pod)
 
 
 def create_claim(
@@ -221,10 +224,14 @@ def create_claim(
         about = pod["metadata"]
         owner = {"apiVersion": "v1", "kind": "Pod", "name": about["name"], "uid": about["uid"]}
         metadata |= {"namespace": about["namespace"], "ownerReferences": [owner]}
-    claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": metadata}
-    made = world.server.put({**claim, "spec": {"devices": devices}})
+    made = world.server.put({**claim_of(metadata), "spec": {"devices": devices}})
     count_asks(world.network, made, "made")
     return made
+
+
+def claim_of(metadata: JSON) -> JSON:
+    """Return a claim without its spec."""
+    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": metadata}
 
 
 def _choose(world: "World", plural: str, drawn: int) -> JSON | None:

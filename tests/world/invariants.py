@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from allocator.decisions.pod_devices import PodDecisions
 from drawbridge.names import MIRRORED_QUOTA
-from tests.cluster.fake.kinds import JSON, named
+from tests.cluster.fake.kinds import JSON
 from tests.world.allocations import (
     a_claim_gets_what_it_asks_for,
     an_allocated_claim_has_its_mark_and_finalizer,
 )
 from tests.world.books import no_book_is_lost_or_overlaps, the_books_have_what_claims_had
 from tests.world.fabric import list_unattached
-from tests.world.gangs import COSCHEDULING, GROUP, TEMPLATE, gang_of, is_reserved_for
+from tests.world.gangs import COSCHEDULING, GROUP, gang_of, is_reserved_for
 from tests.world.mirrors import SPACE as MIRRORED
 from tests.world.mirrors import the_mirror_says_what_the_other_side_leaves
 from tests.world.network import LEASE_SECONDS, SYSTEM
@@ -44,6 +44,7 @@ from tests.world.rival_invariants import (
 from tests.world.rivals import NAME as RIVAL
 from tests.world.team_quota import a_quota_is_never_exceeded, list_charges
 from tests.world.tries import MOST_TRIES, SECONDS
+from tests.world.user_claims import has_template
 from tests.world.waiting_pods import (
     Invariant,
     claims_of,
@@ -85,7 +86,7 @@ def no_device_is_used_by_two_pods(world: "World") -> Iterator[str]:
     Several use shares of one device, up to its memory.
     """
     count_uses(world)
-    used = ((use.claim, use.holds) for use in world.uses.all())
+    used = ((use.claim, use.uid, use.holds) for use in world.uses.all())
     yield from _overlaps(world, used, "used by")
 
 
@@ -98,12 +99,12 @@ def a_pod_runs_where_its_devices_are(world: "World") -> Iterator[str]:
 
 def no_device_is_allocated_to_two_claims(world: "World") -> Iterator[str]:
     """As the API server has it; and nothing gives more than its memory or its counters have."""
-    held = ((name_of(claim), holds_of(claim)) for claim in world.holders.values())
+    held = ((name_of(claim), "", holds_of(claim)) for claim in world.holders.values())
     yield from _overlaps(world, held, "allocated to")
 
 
 def _overlaps(
-    world: "World", holders: Iterable[tuple[str, frozenset[Hold]]], word: str
+    world: "World", holders: Iterable[tuple[str, str, frozenset[Hold]]], word: str
 ) -> Iterator[str]:
     """Yield devices and nodes of which more is held than they have, and shares with two holders.
 
@@ -112,10 +113,11 @@ def _overlaps(
     of ours, if their node was given back after the backup. Nobody keeps it off a node that comes
     with the name of one of ours while our processes hear of nothing. A rival takes what it wants.
     """
-    by_device: dict[Device, dict[tuple[str, str], int]] = {}  # the amounts, by holder and share
-    for name, holds in holders:
+    # The amounts, by holder and share; a claim can have the name of one that is gone.
+    by_device: dict[Device, dict[tuple[str, str], int]] = {}
+    for name, uid, holds in holders:
         for hold in () if world.rivals.has(name) else holds:
-            by_device.setdefault(hold.device, {})[name, hold.share] = hold.amount
+            by_device.setdefault(hold.device, {})[name, hold.share or uid] = hold.amount
     for (node, device), amounts in sorted(by_device.items()):
         late, shares = world.decided_before_restore, [share for _, share in amounts if share]
         total = sum(amount for (name, _), amount in amounts.items() if name not in late)
@@ -194,7 +196,7 @@ def no_device_is_reserved_twice(world: "World") -> Iterator[str]:
         if pair.parts is None or not pair.parts.state.ready:
             continue
         reservations = pair.parts.state.decisions.state.ledger.reservations
-        reserved = ((uid, read_holds(active.holds)) for uid, active in reservations.items())
+        reserved = ((uid, "", read_holds(active.holds)) for uid, active in reservations.items())
         yield from _overlaps(world, reserved, f"reserved by {pair.host} for")
 
 
@@ -268,7 +270,7 @@ def every_record_has_a_pod(world: "World") -> Iterator[str]:
 
 def every_pod_is_admitted(world: "World") -> Iterator[str]:
     """The webhook answers, and refuses no pod that fits on the nodes."""
-    for name, why in world.refused.items():
+    for name, why in world.admitted.refused.items():
         _, is_beyond, limit = why.partition(EXCEEDED)
         if not is_beyond or world.quotas.has_room(limit):
             yield f"{name} is refused: {why}"
@@ -281,7 +283,7 @@ def every_pod_gets_its_claims(world: "World") -> Iterator[str]:
     for pod in world.all("pods"):
         made = (pod.get("status") or {}).get("resourceClaimStatuses") or ()
         entries = pod["spec"].get("resourceClaims", ())
-        wanted = [entry for entry in entries if _has_template(world, pod, entry)]
+        wanted = [entry for entry in entries if has_template(world, pod, entry)]
         if is_waiting(pod) and len(made) < len(wanted) and _has_group(world, pod):
             yield f"{name_of(pod)} has {len(made)} claims of {len(wanted)}"
 
@@ -293,14 +295,6 @@ def _has_group(world: "World", pod: JSON) -> bool:
         return True
     group = world.network.store.find(*gang.place)
     return group is not None and "deletionTimestamp" not in group["metadata"]
-
-
-def _has_template(world: "World", pod: JSON, entry: JSON) -> bool:
-    """Whether a claim is made of a template; that of a user stays away if a restore takes it."""
-    name = entry.get("resourceClaimTemplateName")
-    kind, space = named("resourceclaimtemplates"), pod["metadata"]["namespace"]
-    is_lost = name == TEMPLATE and world.network.store.find(kind, space, name) is None
-    return name is not None and not is_lost
 
 
 def a_bound_pod_runs(world: "World") -> Iterator[str]:

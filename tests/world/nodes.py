@@ -55,6 +55,7 @@ class Use(NamedTuple):
     holds: frozenset[Hold]
     node: str
     lost: bool = False
+    uid: str = ""  # of the claim
 
     @property
     def devices(self) -> frozenset[Device]:

@@ -36,9 +36,9 @@ class Quotas:
 
     def charge(self, value: JSON) -> str:
         """Charge an object that is to be created, or return the limit that has no room for it."""
-        needed = Counter(dict(_charges_of(value)))
         if value["metadata"]["namespace"] != MIGRATED:
             return ""
+        needed = Counter(dict(_charges_of(value)))
         for name, count in needed.items():
             if self._used[name] + count > HARD[name]:
                 self._network.count("object beyond a quota")

@@ -27,6 +27,7 @@ from tests.world.asked import (
     encode,
     has_allocation,
     is_waiting,
+    must_be_tried,
 )
 from tests.world.conditions import Conditions
 from tests.world.election import Election
@@ -160,11 +161,7 @@ class Scheduler:
                 kept.discard(uid)
             for noted in (self._busy, self._attempts):
                 noted.pop(uid, None)
-        elif (
-            before is None
-            or "nodeName" in before["spec"]  # etcd has gone back
-            or claim_names(before) != claim_names(after)
-        ):
+        elif must_be_tried(before, after):
             self._activate([uid])
 
     def _claim_changed(self, before: JSON | None, after: JSON | None) -> None:

@@ -8,6 +8,7 @@ from allocator.scheduler.protocol import ClaimsOfGroup, GroupMember, GroupRefere
 from tests.cluster.fake.kinds import JSON
 from tests.world.asked import describe, encode, has_ended
 from tests.world.gangs import COSCHEDULING, Gang, find_least, gang_of, is_alone, list_shared
+from tests.world.gates import is_gated
 from tests.world.watches import Follower
 
 
@@ -74,6 +75,9 @@ class SeenGangs:
             claims_of_group=ClaimsOfGroup(name=about["name"], uid=about["uid"], claims=uids),
         )
 
+    def _can_be_tried(self, pod: JSON) -> bool:
+        return not is_gated(pod) and self._find_claims(pod) is not None
+
     def find(self, pod: JSON) -> tuple[GroupReference | None, tuple[GroupMember, ...]]:
         """Return the gang of a pod, and its members that wait; nothing for a pod alone."""
         gang = gang_of(pod)
@@ -84,7 +88,7 @@ class SeenGangs:
             uid = other["metadata"]["uid"]
             if "nodeName" in other["spec"] or self._is_placed(uid):
                 scheduled += 1
-            elif uid != pod["metadata"]["uid"] and self._find_claims(other) is not None:
+            elif uid != pod["metadata"]["uid"] and self._can_be_tried(other):
                 waiting.append(other)
         if len(waiting) == 1 and 0 < least <= scheduled + 1:
             return None, ()

@@ -8,6 +8,7 @@ from tests.world.budgets import DisruptionController, make_budgets
 from tests.world.configurations import compose
 from tests.world.controllers import Autoscaler, GroupProtection, PodController
 from tests.world.fence import make_fence
+from tests.world.gates import Queue
 from tests.world.mirrors import make_mirrored
 from tests.world.namespaces import make_namespaces
 from tests.world.objects import Chosen, make_system
@@ -43,6 +44,8 @@ def list_models(world: "World") -> Iterator[Coroutine[Any, Any, None]]:
         yield world.quotas.mirrored.run()
     if world.conditions.has_budgets:
         yield DisruptionController(network).run()
+    if world.conditions.gated:
+        yield Queue(network).run()
     autoscaler = Autoscaler(network, world.machines.values())
     others = (world.stock, world.controllers, world.webhook, autoscaler)
     yield from (each.run() for each in others)

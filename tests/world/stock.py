@@ -18,6 +18,7 @@ from itertools import product
 
 from tests.cluster.fake.kinds import JSON
 from tests.world.asks import asks_of
+from tests.world.gates import is_gated
 from tests.world.network import Network
 from tests.world.nodes import (
     CLAIMS,
@@ -118,7 +119,7 @@ class StockScheduler:
 
     def _is_waiting(self, pod: JSON) -> bool:
         metadata, spec = pod["metadata"], pod["spec"]
-        if spec.get("schedulerName") != NAME or "nodeName" in spec:
+        if spec.get("schedulerName") != NAME or "nodeName" in spec or is_gated(pod):
             return False
         version, until = self._bound.get(metadata["uid"], ("", 0.0))
         is_behind = metadata["resourceVersion"] == version

@@ -63,6 +63,8 @@ BOUND_LATE = (
 COPIED = tuple(
     islice((each for each in count() if draw_conditions(each, EVENTS).cut_computations == 0.5), 4)
 )
+# A queue holds many pods back, and users have several namespaces.
+OF_USERS = next(each for each in count() if draw_conditions(each, EVENTS)[-2:] == (0.4, 7))
 ON_ANOTHER_NODE = "pod that was bound soon after a restore to another node"
 
 
@@ -92,7 +94,9 @@ def test_every_invariant_holds_whatever_happens(seed: int) -> None:
 
 
 # The last seeds have computations that are cut, and copies that go on with them.
-@pytest.mark.parametrize(("seed", "hash_seed"), [(5, "1"), *((each, "2") for each in COPIED)])
+@pytest.mark.parametrize(
+    ("seed", "hash_seed"), [(5, "1"), (OF_USERS, "1"), *((each, "2") for each in COPIED)]
+)
 def test_a_run_depends_on_nothing_but_its_seed(seed: int, hash_seed: str) -> None:
     code = (
         "from tests.world.script import *; from tests.world.world import *;"

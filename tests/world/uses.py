@@ -67,7 +67,7 @@ class Uses:
         """Note that a pod uses the devices of a claim."""
         key = pod["metadata"]["uid"], claim["metadata"]["uid"]
         names = pod["metadata"]["name"], claim["metadata"]["name"]
-        self._uses[key] = use = Use(*names, holds_of(claim), node)
+        self._uses[key] = use = Use(*names, holds_of(claim), node, uid=key[1])
         self._network.count("share that is prepared", sum(bool(hold.share) for hold in use.holds))
         # A kubelet can prepare before it sees that its pod is gone.
         if key[0] in self._vanished:

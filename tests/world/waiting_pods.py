@@ -10,6 +10,7 @@ from tests.world.asked import has_ended
 from tests.world.asks import Ask, asks_of
 from tests.world.fitting import fit_together
 from tests.world.gangs import COSCHEDULING, GROUP, WORKLOAD, Gang, find_least, gang_of
+from tests.world.gates import is_gated
 from tests.world.nodes import (
     Device,
     claim_names,
@@ -216,7 +217,8 @@ def _count_all(claims: Iterable[JSON]) -> Mapping[Device, int]:
 
 
 def is_waiting(pod: JSON) -> bool:
-    return "nodeName" not in pod["spec"] and "deletionTimestamp" not in pod["metadata"]
+    is_alive = "deletionTimestamp" not in pod["metadata"]
+    return is_alive and "nodeName" not in pod["spec"] and not is_gated(pod)
 
 
 def name_of(value: JSON) -> str:

@@ -24,7 +24,8 @@ from tests.world import (
     machine_events,
     rival_invariants,
 )
-from tests.world.admission import RefusedPodError, Webhook
+from tests.world.admission import Webhook
+from tests.world.admitted_pods import AdmittedPods
 from tests.world.allocations import is_marked
 from tests.world.asked import is_waiting
 from tests.world.asks import count_asks
@@ -48,7 +49,7 @@ from tests.world.nodes import Kubelet, claim_names, consumers_of, devices_of
 from tests.world.objects import ALL_NODES, SCALED, has_owners, is_over
 from tests.world.opened_fences import OpenedFences
 from tests.world.pair import Pair
-from tests.world.quotas import EXCEEDED, Quotas
+from tests.world.quotas import Quotas
 from tests.world.rivals import Rivals
 from tests.world.scheduler import NAME, SLOWEST_BINDING, UNWOKEN_SECONDS
 from tests.world.script import Event
@@ -136,14 +137,12 @@ class World:
         self.webhook = Webhook(self.network, "hook-a")
         self.fabric = Fabric(self.network)
         self.quotas = Quotas(self.network)
+        self.admitted = AdmittedPods(self.network, self.webhook, self.quotas, self._say)
         self.claims = ClaimController(self.network, self.quotas)
         self.rivals = Rivals(self.network)
         self.whole_gangs = WholeGangs()
         self.spaces = Namespaces(self.network, self.conditions.selects)
         self.large = LargeClaims(self.network, is_crowded=self.conditions.is_crowded)
-        # Pods that were refused until now, with the reason, and the tasks that create them.
-        self.refused: dict[str, str] = {}
-        self._creating: dict[asyncio.Task[None], None] = {}
         self.checked_writes = 0
         self.answers: dict[object, Answer] = {}  # by invariants of stored objects only
         self.forged: set[str] = set()  # claims whose mark a tenant has changed
@@ -194,7 +193,7 @@ class World:
                 part.result()
         for pair in self.pairs.values():
             await pair.kill()
-        tasks += self._creating
+        tasks += self.admitted.creating
         for task in (*tasks, playing, over):
             task.cancel()
         await asyncio.gather(*tasks, playing, over, return_exceptions=True)
@@ -361,39 +360,6 @@ class World:
     def since_release(self) -> float:
         """Return the seconds since a scheduler has released its Lease."""
         return asyncio.get_running_loop().time() - self.released_at
-
-    async def _admit(self, pod: JSON) -> JSON:
-        """Return a pod as it is stored; raises RefusedPodError. Quotas come after all webhooks."""
-        admitted = await self.webhook.admit(pod)
-        if limit := self.quotas.charge(admitted):
-            raise RefusedPodError(f"{EXCEEDED}{limit}")
-        return admitted
-
-    def create_admitted(self, pod: JSON, stock: str) -> None:
-        """Create a pod of a namespace whose pods our webhook reviews, as soon as it is allowed."""
-        name = pod["metadata"]["name"]
-        self.refused[name] = "not answered yet"
-
-        async def create() -> None:
-            while True:
-                try:
-                    admitted = await self._admit(pod)
-                except RefusedPodError as refused:
-                    self.network.count("pod that is refused")
-                    self.refused[name] = f"{refused}"
-                    await asyncio.sleep(self.random.uniform(1, 4))
-                    continue
-                del self.refused[name]
-                spec = admitted["spec"]
-                is_native = spec["schedulerName"] == "default-scheduler"
-                spec["schedulerName"] = stock if is_native else spec["schedulerName"]
-                self.server.put(admitted)
-                self._say(f"{name} is created for {spec['schedulerName']}")
-                return
-
-        task = asyncio.ensure_future(create())
-        self._creating[task] = None
-        task.add_done_callback(self._creating.pop)
 
     def nodes_of_path(self, path: str) -> set[str]:
         """Return the nodes of the devices that a claim has, or the pod that is being bound."""

@@ -115,6 +115,8 @@ def _bind(api: "Server", kind: Kind, target: Target, binding: JSON) -> Answer:
         raise status.conflict(kind, target.name, "the object has been modified")
     if node := before["spec"].get("nodeName"):
         raise status.conflict(kind, target.name, f"pod is already assigned to node {node}")
+    if before["spec"].get("schedulingGates"):
+        raise status.conflict(kind, target.name, "the pod has scheduling gates")
     after = copied(before)
     after["spec"]["nodeName"] = binding["target"]["name"]
     api.store.update(kind, before, after, _manager(target))

@@ -1,0 +1,40 @@
+"""What users do in the world, by seeds with little else: it happens, and breaks nothing."""
+
+import pytest
+
+from tests.world.conditions import draw_conditions
+from tests.world.events import EVENTS
+from tests.world.script import Event
+from tests.world.world import play
+
+# Seeds in which a queue holds many pods back.
+GATED = [each for each in range(60) if draw_conditions(each, EVENTS).gated > 0.2]
+
+
+def repeat(name: str, count: int, first: int = 0) -> tuple[Event, ...]:
+    return tuple(Event(0.3, name, first + number) for number in range(count))
+
+
+def test_a_pod_gets_the_claim_of_a_template_that_comes_after_it() -> None:
+    # Numbers of this size let the template come some seconds later.
+    script = (*repeat("create from template", 3, 2080), Event(20.0, "create", 26))
+    played = [play(seed, script) for seed in range(4)]
+    written = [line for outcome in played for line in outcome.story if "-made-" in line]
+    assert not any(outcome.violation for outcome in played)
+    assert any("allocator" in line for line in written)
+
+
+def test_another_claim_with_the_name_of_one_that_goes_gets_devices() -> None:
+    script = (*repeat("create", 8, 26), *repeat("replace claim", 6, 1), Event(20.0, "finish", 0))
+    outcome = play(1, script)
+    assert not outcome.violation
+    assert outcome.counted["claim that another one replaces"] > 0
+
+
+@pytest.mark.parametrize("seed", GATED[:2])
+def test_a_pod_gets_devices_when_its_gate_is_gone(seed: int) -> None:
+    outcome = play(
+        seed, (*repeat("create", 6, 26), *repeat("create gang", 2), *repeat("finish", 3))
+    )
+    assert not outcome.violation
+    assert outcome.counted["pod with a gate"] > 0
