@@ -34,6 +34,10 @@ class RefusedPodError(Exception):
     """A pod is not created now."""
 
 
+class UnansweredError(RefusedPodError):
+    """Nobody has answered, or not with a decision."""
+
+
 class Webhook:
     """One replica; `restart` ends it at once, and another one starts in its place."""
 
@@ -84,30 +88,43 @@ class Webhook:
                 group.create_task(part)
 
     async def admit(self, pod: JSON) -> JSON:
-        """Return a pod as it is stored; raises RefusedPodError."""
-        trouble, loop = self.network.trouble_of(f"webhook {self.host}"), asyncio.get_running_loop()
-        await asyncio.sleep(self.network.random.expovariate(100))
-        view, handler = self._view, self._handler
-        if view is None or handler is None or view.find_missing():
-            raise RefusedPodError("it is not ready")
-        if max(trouble.cut, trouble.still) > loop.time():
-            raise RefusedPodError("no answer")
-        reply: Reply | None = None
-        with contextlib.suppress(TimeoutError, ApiError):
-            async with asyncio.timeout(_SECONDS):
-                reply = await await_reply(handler.review_pod(_make_review(pod), _SECONDS))
-        if reply is None or self._handler is not handler:
-            raise RefusedPodError("no answer")
-        response = msgspec.json.decode(reply.body).get("response") or {}
-        if reply.status != 200 or not response.get("allowed"):
-            status = response.get("status") or {}
-            raise RefusedPodError(f"{reply.status} {status.get('message', '')}")
-        self.network.count(f"review that {reply.outcome}")
-        patch = response.get("patch")
+        """Return a pod as our webhook wants it; raises RefusedPodError."""
+        patch = (await self._review(pod, is_guarded=False)).get("patch")
         if not patch:
             return pod
         changed: JSON = jsonpatch.apply_patch(pod, msgspec.json.decode(base64.b64decode(patch)))
         return changed
+
+    async def guard(self, pod: JSON) -> bool:
+        """Return whether the guard has allowed a pod; it is stored as well if nobody answers."""
+        try:
+            await self._review(pod, is_guarded=True)
+        except UnansweredError:
+            return False
+        return True
+
+    async def _review(self, pod: JSON, *, is_guarded: bool) -> JSON:
+        trouble, loop = self.network.trouble_of(f"webhook {self.host}"), asyncio.get_running_loop()
+        await asyncio.sleep(self.network.random.expovariate(100))
+        view, handler = self._view, self._handler
+        if view is None or handler is None or view.find_missing():
+            raise UnansweredError("it is not ready")
+        if max(trouble.cut, trouble.still) > loop.time():
+            raise UnansweredError("no answer")
+        review = handler.review_guarded_pod if is_guarded else handler.review_pod
+        reply: Reply | None = None
+        with contextlib.suppress(TimeoutError, ApiError):
+            async with asyncio.timeout(_SECONDS):
+                reply = await await_reply(review(_make_review(pod), _SECONDS))
+        if reply is None or self._handler is not handler:
+            raise UnansweredError("no answer")
+        if reply.status != 200:
+            raise UnansweredError(f"{reply.status}")
+        response: JSON = msgspec.json.decode(reply.body)["response"]
+        if not response.get("allowed"):
+            raise RefusedPodError((response.get("status") or {}).get("message", ""))
+        self.network.count(f"{'guard' if is_guarded else 'review'} that {reply.outcome}")
+        return response
 
 
 def _make_review(pod: JSON) -> bytes:

@@ -1,22 +1,33 @@
-"""Pods of namespaces whose pods our webhook reviews: who creates them tries until it is allowed."""
+"""Pods of namespaces whose pods our webhook reviews: who creates them tries until it is allowed.
+
+A namespace can come while everything runs, with pods that are created at once: the webhook may not
+know it yet, and reads it then.
+"""
 
 import asyncio
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from tests.cluster.fake.kinds import JSON
-from tests.world.admission import RefusedPodError, Webhook
+from tests.world.admission import RefusedPodError
+from tests.world.events import create_legacy_in, event
 from tests.world.network import Network
+from tests.world.objects import MIGRATED, make_migrated
+from tests.world.other_webhooks import OtherWebhooks
 from tests.world.quotas import EXCEEDED, Quotas
+
+if TYPE_CHECKING:
+    from tests.world.world import World
 
 
 class AdmittedPods:
     """Creates pods as soon as they are allowed; `say` tells of it."""
 
     def __init__(
-        self, network: Network, webhook: Webhook, quotas: Quotas, say: Callable[[str], None]
+        self, network: Network, others: OtherWebhooks, quotas: Quotas, say: Callable[[str], None]
     ) -> None:
-        self._network, self._webhook, self._quotas = network, webhook, quotas
-        self._say = say
+        self._network, self._quotas, self._say = network, quotas, say
+        self.others = others
         # Pods that were refused until now, with the reason.
         self.refused: dict[str, str] = {}
         self.creating: dict[asyncio.Task[None], None] = {}
@@ -26,7 +37,12 @@ class AdmittedPods:
         self.refused[pod["metadata"]["name"]] = "not answered yet"
         task = asyncio.ensure_future(self._create(pod, stock))
         self.creating[task] = None
-        task.add_done_callback(self.creating.pop)
+        task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        del self.creating[task]
+        if not task.cancelled():
+            task.result()
 
     async def _create(self, pod: JSON, stock: str) -> None:
         name = pod["metadata"]["name"]
@@ -47,7 +63,16 @@ class AdmittedPods:
 
     async def _admit(self, pod: JSON) -> JSON:
         """Return a pod as it is stored; raises RefusedPodError. Quotas come after all webhooks."""
-        admitted = await self._webhook.admit(pod)
+        admitted = await self.others.admit(pod)
         if limit := self._quotas.charge(admitted):
             raise RefusedPodError(f"{EXCEEDED}{limit}")
         return admitted
+
+
+@event(0.5)
+def create_namespace(world: "World", drawn: int) -> str:
+    """Create a namespace whose pods are translated, and one or two pods in it."""
+    space = world.next_name(f"{MIGRATED}-")
+    world.server.put(make_migrated(space))
+    names = [create_legacy_in(world, space) for _ in range(1 + drawn % 2)]
+    return f"{space} with {', '.join(names)}"

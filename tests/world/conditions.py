@@ -131,6 +131,8 @@ class Conditions(NamedTuple):
     # How many pods a queue holds back by a gate, and how many namespaces users have.
     gated: float = 0.0
     spaces: int = 1
+    # How many pods of translated namespaces are changed by webhooks of others.
+    changed_by_others: float = 0.0
 
     @property
     def version(self) -> str:
@@ -241,7 +243,9 @@ def _draw_users(conditions: Conditions, seed: int) -> Conditions:
     """Draw what users have beside the rest."""
     drawn = random.Random(f"users {seed}")
     return conditions._replace(
-        gated=drawn.choice((0.0, 0.0, 0.0, 0.1, 0.4)), spaces=drawn.choice((1, 1, 1, 7))
+        gated=drawn.choice((0.0, 0.0, 0.0, 0.1, 0.4)),
+        spaces=drawn.choice((1, 1, 1, 7)),
+        changed_by_others=drawn.choice((0.0, 0.0, 0.0, 0.3, 0.8)),
     )
 
 

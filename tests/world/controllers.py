@@ -12,6 +12,7 @@ from tests.world.machines import Machine
 from tests.world.network import Network
 from tests.world.nodes import CLAIMS, PODS, Client, claim_names, devices_of, path_of
 from tests.world.objects import OUT_OF_SERVICE, SCALED, is_over
+from tests.world.placed_claims import Reserver
 from tests.world.quotas import Quotas
 from tests.world.watches import Follower
 
@@ -38,6 +39,7 @@ class ClaimController:
             Follower(network, _WHO, "resourceclaims"),
         )
         self._groups = Follower(network, _WHO, GROUP.long_name)
+        self._reserver = Reserver(network, self._client)
         self._changed = asyncio.Event()
         # Pods that name another claim since they were bound, as a controller that hears late makes
         # them. The API server offers nothing against that.
@@ -64,6 +66,7 @@ class ClaimController:
             for claim in tuple(self._claims.objects.values()):
                 if not self._is_in_use(claim):
                     await self._sync_claim(claim)
+            await self._reserver.reserve(self._pods.objects.values(), self._claims.objects)
             for user in (*self._groups.objects.values(), *self._pods.objects.values()):
                 if any(
                     "resourceClaimTemplateName" in e for e in user["spec"].get("resourceClaims", ())

@@ -16,7 +16,7 @@ from tests.world.budgets import LABEL, app_of
 from tests.world.gates import add_gates
 from tests.world.machines import draw_seconds
 from tests.world.nodes import claim_names, devices_of, protection_of
-from tests.world.objects import MIGRATED, RESOURCE, SECOND, TEAM
+from tests.world.objects import MIGRATED, RESOURCE, SECOND, TEAM, is_migrated
 from tests.world.requests import draw_devices
 from tests.world.scheduler import NAME
 from tests.world.stock import NAME as STOCK
@@ -146,23 +146,35 @@ def create_native(world: "World", drawn: int) -> str:
 @event(6)
 def create_legacy(world: "World", drawn: int) -> str:
     """Create a pod that requests devices of a plugin; in one namespace, its pods are translated."""
-    name, is_migrated = world.next_name("l"), bool(drawn % 3)
+    space = MIGRATED if drawn % 3 else "default"
+    return f"{create_legacy_in(world, space)} in {space}"
+
+
+def create_legacy_in(world: "World", space: str, **more: str) -> str:
+    """Create a pod that requests a device of a plugin; return its name."""
     limits = {"resources": {"limits": {RESOURCE: "1"}}}
+    return create_plain(world, space, {"name": "main", **limits}, **more)
+
+
+def create_plain(world: "World", space: str, container: JSON, **more: str) -> str:
+    """Create a pod with a container, and without claims; return its name."""
+    name = world.next_name("l")
     pod: JSON = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": MIGRATED if is_migrated else "default"},
+        "metadata": {"name": name, "namespace": space},
         "spec": {
-            "schedulerName": "default-scheduler" if is_migrated else STOCK,
+            "schedulerName": "default-scheduler" if is_migrated(space) else STOCK,
             "terminationGracePeriodSeconds": GRACE_SECONDS,
-            "containers": [{"name": "main", **limits}],
+            "containers": [container],
+            **more,
         },
     }
-    if is_migrated:
-        world.admitted.create(add_gates(world, pod), STOCK)
+    if is_migrated(space):
+        world.admitted.create(pod if more else add_gates(world, pod), STOCK)
     else:
         world.server.put(pod)
-    return f"{name} in {pod['metadata']['namespace']}"
+    return name
 
 
 def create_pod(

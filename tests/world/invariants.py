@@ -31,6 +31,8 @@ from tests.world.nodes import (
 )
 from tests.world.objects import ALL_NODES, MIGRATED
 from tests.world.opened_fences import every_node_of_ours_has_its_fence
+from tests.world.other_webhooks import a_container_gets_its_devices_once
+from tests.world.placed_pods import may_never_run
 from tests.world.preemption_invariants import a_preemption_spares_whom_it_can
 from tests.world.preemptions import read_holds
 from tests.world.quotas import DEVICES, EXCEEDED
@@ -69,7 +71,7 @@ _ALLOWED = {
     "controller": (
         f"/namespaces/{SYSTEM}/",
         "/nodes/",
-        f"/namespaces/{MIGRATED}/resourceclaimtemplates",
+        f"/namespaces/{MIGRATED}[^/]*/resourceclaimtemplates",
         # In both: a restored name without a class can still have claims of its former one.
         f"/namespaces/({MIGRATED}|{MIRRORED})/resourcequotas/{MIRRORED_QUOTA}$",
         f"/namespaces/({MIGRATED}|{MIRRORED})/resourcequotas$",
@@ -304,6 +306,8 @@ def a_bound_pod_runs(world: "World") -> Iterator[str]:
             continue  # no driver prepares its claims until the node is drained
         if pod["spec"]["schedulerName"] == RIVAL:
             continue  # it binds whatever becomes of its claims
+        if may_never_run(world, pod):
+            continue
         phase = (pod.get("status") or {}).get("phase", "")
         is_late = pod["metadata"]["uid"] in world.bound_late
         if is_late and not all(devices_of(claim) for claim in claims_of(world, pod) if claim):
@@ -441,6 +445,7 @@ ALWAYS: Mapping[str, tuple[Invariant, ...]] = {
         no_book_is_lost_or_overlaps,
         no_allocator_writes_claims_of_rivals,  # before the next one, which notes what it has seen
         our_processes_write_only_what_is_theirs,
+        a_container_gets_its_devices_once,
         nothing_crashed,
         nobody_gets_what_others_are_seen_to_have,
     ),

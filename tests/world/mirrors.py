@@ -5,7 +5,7 @@ some time after it has changed. Administrators change the quota, and change or d
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from drawbridge.names import MIRRORED_QUOTA
@@ -13,6 +13,7 @@ from tests.cluster.fake.kinds import JSON, named
 from tests.world.events import event
 from tests.world.network import Network
 from tests.world.nodes import Client, path_of
+from tests.world.objects import ENFORCED, make_migrated
 from tests.world.watches import Follower
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ _CLAIMS: Final = f"{_CLASS}.deviceclass.resource.k8s.io/devices"
 _NAME: Final = "theirs"
 _QUOTAS: Final = "/api/v1/resourcequotas"
 _WHO: Final = "controller-manager quotas"
-_ENFORCED: Final[Mapping[str, str]] = {"drawbridge.dev/translate": "enforce"}
 
 
 def make_mirrored() -> Iterator[JSON]:
@@ -38,8 +38,7 @@ def make_mirrored() -> Iterator[JSON]:
         "metadata": {"name": _CLASS},
         "spec": {"selectors": selectors},
     }
-    metadata = {"name": SPACE, "labels": {**_ENFORCED}}
-    yield {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+    yield make_migrated(SPACE)
     yield _make_quota(4)
 
 
@@ -97,7 +96,7 @@ def change_mirrored(world: "World", drawn: int) -> str:
 def _change_mode(world: "World", _number: int) -> str:
     namespace = world.network.store.find(_NAMESPACE, "", SPACE)
     assert namespace is not None, "nobody deletes it"
-    labels = {} if namespace["metadata"]["labels"] == _ENFORCED else {**_ENFORCED}
+    labels = {} if namespace["metadata"]["labels"] == ENFORCED else {**ENFORCED}
     world.server.put({**namespace, "metadata": {**namespace["metadata"], "labels": labels}})
     return f"{SPACE} is translated: {bool(labels)}"
 
@@ -136,7 +135,7 @@ def the_mirror_says_what_the_other_side_leaves(world: "World") -> Iterator[str]:
     namespace, ours = find(_NAMESPACE, "", SPACE), find(_QUOTA, SPACE, MIRRORED_QUOTA)
     theirs = find(_QUOTA, SPACE, _NAME)
     pods, claims = world.quotas.mirrored.used.values()
-    is_enforced = namespace is not None and namespace["metadata"]["labels"] == _ENFORCED
+    is_enforced = namespace is not None and namespace["metadata"]["labels"] == ENFORCED
     is_needed = theirs is not None and (is_enforced or (ours is not None and claims > 0))
     wanted: dict[str, str] = {}
     if theirs is not None and is_needed:

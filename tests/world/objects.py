@@ -19,6 +19,8 @@ SECOND, CHOOSING = "second", {"team": "red"}
 NIC_DRIVER, NIC_CLASS = "n.io", "nic"
 # The name of the devices before DRA, and the namespace whose pods are translated.
 RESOURCE, MIGRATED = "d.io/gpu", "migrated"
+# The label of the namespaces whose pods are translated.
+ENFORCED: Mapping[str, str] = {"drawbridge.dev/translate": "enforce"}
 TEAM_DEVICES = 2
 FENCE = "drawbridge.dev/owned"
 # The attribute of constraints and selectors, as constraints name it.
@@ -326,15 +328,24 @@ def make_system(configuration: str, version: str) -> Iterator[JSON]:
             "metadata": {"name": name},
             "spec": {"selectors": selectors, **resource},
         }
-    labels = {"drawbridge.dev/translate": "enforce"}
-    metadata = {"name": MIGRATED, "labels": labels}
-    yield {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+    yield make_migrated(MIGRATED)
     yield {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "MutatingWebhookConfiguration",
         "metadata": {"name": "drawbridge"},
         "webhooks": [{"name": POD_WEBHOOK, "clientConfig": {}}],
     }
+
+
+def make_migrated(space: str) -> JSON:
+    """Return a namespace whose pods are translated."""
+    metadata = {"name": space, "labels": {**ENFORCED}}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+
+def is_migrated(space: str) -> bool:
+    """Whether the pods of a namespace are translated."""
+    return space.startswith(MIGRATED)
 
 
 def is_over(pod: JSON) -> bool:

@@ -64,7 +64,7 @@ COPIED = tuple(
     islice((each for each in count() if draw_conditions(each, EVENTS).cut_computations == 0.5), 4)
 )
 # A queue holds many pods back, and users have several namespaces.
-OF_USERS = next(each for each in count() if draw_conditions(each, EVENTS)[-2:] == (0.4, 7))
+OF_USERS = next(each for each in count() if draw_conditions(each, EVENTS)[-3:] == (0.4, 7, 0.8))
 ON_ANOTHER_NODE = "pod that was bound soon after a restore to another node"
 
 

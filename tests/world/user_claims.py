@@ -8,6 +8,7 @@ deleted with force. Pods share claims that nobody owns, beside those of their te
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from drawbridge.names import ORIGINAL_ANNOTATION
 from tests.cluster.fake.kinds import JSON, named
 from tests.world.events import (
     choose_space,
@@ -18,7 +19,7 @@ from tests.world.events import (
 )
 from tests.world.machines import draw_seconds
 from tests.world.nodes import devices_of
-from tests.world.objects import MIGRATED
+from tests.world.objects import is_migrated
 from tests.world.requests import draw_devices
 
 if TYPE_CHECKING:
@@ -129,7 +130,12 @@ def _is_of_users(claim: JSON) -> bool:
 
 
 def has_template(world: "World", pod: JSON, entry: JSON) -> bool:
-    """Whether a claim is made of a template; that of a user can be gone, or come later."""
+    """Whether a claim is made of a template; that of a user can be gone, or come later.
+
+    Nobody makes that of a pod which others have stripped of our annotations.
+    """
     name, space = entry.get("resourceClaimTemplateName"), pod["metadata"]["namespace"]
-    is_lost = space != MIGRATED and world.network.store.find(_TEMPLATE, space, name or "") is None
+    annotations = pod["metadata"].get("annotations") or {}
+    is_rebuilt = is_migrated(space) and ORIGINAL_ANNOTATION in annotations
+    is_lost = not is_rebuilt and world.network.store.find(_TEMPLATE, space, name or "") is None
     return name is not None and not is_lost

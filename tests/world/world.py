@@ -48,7 +48,9 @@ from tests.world.newcomers import Newcomers
 from tests.world.nodes import Kubelet, claim_names, consumers_of, devices_of
 from tests.world.objects import ALL_NODES, SCALED, has_owners, is_over
 from tests.world.opened_fences import OpenedFences
+from tests.world.other_webhooks import OtherWebhooks
 from tests.world.pair import Pair
+from tests.world.placed_pods import is_placed
 from tests.world.quotas import Quotas
 from tests.world.rivals import Rivals
 from tests.world.scheduler import NAME, SLOWEST_BINDING, UNWOKEN_SECONDS
@@ -137,7 +139,8 @@ class World:
         self.webhook = Webhook(self.network, "hook-a")
         self.fabric = Fabric(self.network)
         self.quotas = Quotas(self.network)
-        self.admitted = AdmittedPods(self.network, self.webhook, self.quotas, self._say)
+        others = OtherWebhooks(self.network, self.webhook, self.conditions.changed_by_others)
+        self.admitted = AdmittedPods(self.network, others, self.quotas, self._say)
         self.claims = ClaimController(self.network, self.quotas)
         self.rivals = Rivals(self.network)
         self.whole_gangs = WholeGangs()
@@ -216,7 +219,7 @@ class World:
         """End all faults, and wait until all is well without a restart; then let work go on."""
         self.is_calm = self.fabric.is_calm = True
         self.network.heal()
-        self.copies.part = 0.0
+        self.copies.part = self.admitted.others.part = 0.0
         for machine in self.machines.values():
             machine.heal()
         self.whole_gangs.begin()
@@ -400,9 +403,14 @@ class World:
                 self.newcomers.note_given(claim["metadata"]["name"], name)
 
     def _start_use(self, pod: JSON, claim: JSON, node: str) -> None:
-        is_late = pod["metadata"]["uid"] in self.bound_late
+        is_late = pod["metadata"]["uid"] in self.bound_late or is_placed(pod)
         if is_late and any(pool != node for pool, _ in devices_of(claim)):
-            self.network.count("pod that was bound soon after a restore to another node")
+            kind = (
+                "that a user placed on"
+                if is_placed(pod)
+                else "that was bound soon after a restore to"
+            )
+            self.network.count(f"pod {kind} another node")
             return  # its driver reads the pool, which real ones do not
         self.uses.start(pod, claim, node)
         self.network.count("preparation")
