@@ -65,6 +65,12 @@ class _Call:
         return self._when
 
 
+def _end(done: asyncio.Future[Any], end: Callable[[Any], None], value: object) -> None:
+    """Answer, unless who waits has been cancelled meanwhile."""
+    if not done.cancelled():
+        end(value)
+
+
 class WorldLoop(VirtualLoop):
     """A loop in virtual time, which runs at once what the product gives to a thread or a copy.
 
@@ -152,9 +158,9 @@ class WorldLoop(VirtualLoop):
         try:
             result = func(*args)
         except Exception as error:  # noqa: BLE001  # the caller gets it
-            self.call_soon(done.set_exception, error)
+            self.call_soon(_end, done, done.set_exception, error)
         else:
-            self.call_soon(done.set_result, result)
+            self.call_soon(_end, done, done.set_result, result)
         return done
 
     async def connect_read_pipe(  # type: ignore[override]

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Iterable
 
 from drawbridge.names import SCHEDULER_NAME
@@ -22,6 +23,8 @@ _POD, _NODE = named("pods"), named("nodes")
 _SLICE, _CLAIM = named("resourceslices"), named("resourceclaims")
 _TEMPLATE = named("resourceclaimtemplates")
 _WHO = "controller-manager claims"
+# How often it makes a claim again for a pod, which can wait for long.
+_MOST_MISSES = 3
 # An autoscaler adds a node for a pod that waits this long, and removes one after this time.
 _WAITS, _EMPTY = 8.0, 15.0
 # The API server removes what is reported of devices that a claim does not have any more.
@@ -41,6 +44,7 @@ class ClaimController:
         self._groups = Follower(network, _WHO, GROUP.long_name)
         self._reserver = Reserver(network, self._client)
         self._changed = asyncio.Event()
+        self._misses_of = Counter[str]()  # by the UID of the pod
         # Pods that name another claim since they were bound, as a controller that hears late makes
         # them. The API server offers nothing against that.
         self.renamed: set[str] = set()
@@ -125,6 +129,9 @@ class ClaimController:
         """Whether it hears of a claim that it has made later than of the pod that names it."""
         chance = self._network.faults.second if user["kind"] == "Pod" else 0.0
         if not chance or "nodeName" in user["spec"] or self._network.random.random() >= chance:
+            return False
+        self._misses_of[user["metadata"]["uid"]] += 1
+        if self._misses_of[user["metadata"]["uid"]] > _MOST_MISSES:
             return False
         self._network.count("claim made twice")
         return True

@@ -118,6 +118,8 @@ class Network:
         self.fronts = [Front(Server(store=self.store)) for _ in range(2)]
         for front in self.fronts:
             front.server.graceful = True
+            # Each server continues a list that another one has begun.
+            front.server.pages = self.fronts[0].server.pages
 
     def choose(self) -> Front:
         """Return the server that a load balancer chooses: one that is up, if it can."""
