@@ -1,9 +1,11 @@
 """The books of usage, compared with what claims have had, and with the books before each write.
 
 A controller hears late of what a claim gets or gives back. How late, its cache tells: by so much
-the books may differ from the claims. What nobody observed is in the gaps of the books.
+the books may differ from the claims. They count from the time of the allocation that the claim has,
+which is before the write if that takes long. What nobody observed is in the gaps of the books.
 """
 
+import datetime as dt
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
@@ -33,7 +35,7 @@ _ROUNDED_SECONDS = 2
 
 
 class _Interval(NamedTuple):
-    """What a claim had of a group, and how late the beginning and the end were heard of."""
+    """What a claim had of a group, and by how much its ends can differ for who counts that."""
 
     group: Group
     start: float
@@ -52,8 +54,9 @@ class Books:
     def __init__(self, network: Network, controllers: Controllers) -> None:
         self._network = network
         controllers.hear_claim = self.hear
-        # By UID, since when a claim has what, and the version by which it has.
-        self._held: dict[str, tuple[float, Mapping[Group, Fraction], str]] = {}
+        # By UID, since when a claim has what, the version by which it has, and by how many seconds
+        # its own time is before that.
+        self._held: dict[str, tuple[float, Mapping[Group, Fraction], str, float]] = {}
         self._ended: list[tuple[_Interval, str, str]] = []
         # When the versions of a claim were written, by UID; a deletion has one of its own.
         self._written: dict[str, dict[str, float]] = defaultdict(dict)
@@ -80,29 +83,40 @@ class Books:
             version = f"{metadata['resourceVersion']}"
         self._written[uid][version] = now
         amounts = _read_amounts(change.after) if change.after else {}
-        since, had, began = self._held.get(uid, (now, {}, version))
+        since, had, began, early = self._held.get(uid, (now, {}, version, 0.0))
         if amounts == had:
             return
         for group, amount in had.items():
-            self._ended.append((_Interval(group, since, now, amount, 0.0), began, version))
-        self._held[uid] = now, amounts, version
+            self._ended.append((_Interval(group, since, now, amount, early), began, version))
+        early = max(0.0, now - _read_time(change.after, now))
+        self._held[uid] = now, amounts, version, early
 
     def hear(
-        self, before: "CachedObject[object] | None", after: "CachedObject[object] | None"
+        self,
+        since: float,
+        before: "CachedObject[object] | None",
+        after: "CachedObject[object] | None",
     ) -> None:
-        """Note that a controller hears of a change of a claim, and with it of those before."""
-        if before is not None and (after is None or after.uid != before.uid):
-            self._hear(before.uid, f"{before.uid} is gone")
-        if after is not None:
-            self._hear(after.uid, after.version)
+        """Note that a controller hears of a change of a claim, and with it of those before.
 
-    def _hear(self, uid: str, heard: str) -> None:
-        written, now = self._written[uid], clock.wall()
-        for version, at in written.items():
-            if at <= written.get(heard, 0.0) and version not in self._late:
-                self._late[version] = now - at
-        if heard in written:
-            self._late[heard] = max(self._late[heard], now - written[heard])
+        It follows claims since a time: what was written before that, it cannot hear of in time.
+        """
+        known = since if before is None else self._find_written(before.uid, before.version)
+        if before is not None and (after is None or after.uid != before.uid):
+            self._hear(before.uid, f"{before.uid} is gone", known)
+            known = since
+        if after is not None:
+            self._hear(after.uid, after.version, known)
+
+    def _find_written(self, uid: str, version: str) -> float:
+        return self._written[uid].get(version, 0.0)
+
+    def _hear(self, uid: str, heard: str, known: float) -> None:
+        until, now = self._find_written(uid, heard), clock.wall()
+        for version, at in self._written[uid].items():
+            is_new = at > known or version == heard
+            if at <= until and (is_new or version not in self._late):
+                self._late[version] = max(now - at, self._late.get(version, 0.0))
 
     def _find_late(self, start: float, version: str) -> float:
         """Return how late a change was heard of; of one that nobody has heard of, until now."""
@@ -119,11 +133,11 @@ class Books:
     def list_intervals(self) -> Iterator[_Interval]:
         """Yield what claims have had, and have."""
         for interval, *versions in self._ended:
-            slack = sum(self._find_late(interval.start, version) for version in versions)
-            yield interval._replace(slack=slack)
-        for since, amounts, version in self._held.values():
+            late = sum(self._find_late(interval.start, version) for version in versions)
+            yield interval._replace(slack=interval.slack + late)
+        for since, amounts, version, early in self._held.values():
             for group, amount in amounts.items():
-                late = self._find_late(since, version)
+                late = early + self._find_late(since, version)
                 yield _Interval(group, since, clock.wall(), amount, late)
 
 
@@ -134,6 +148,13 @@ def _read_book(config_map: JSON | None) -> Book | None:
         return read_config_map(config_map)
     except BookError:
         return None
+
+
+def _read_time(claim: JSON | None, now: float) -> float:
+    """Return the time of its allocation that a claim has, if it has one."""
+    allocation = ((claim or {}).get("status") or {}).get("allocation") or {}
+    told = allocation.get("allocationTimestamp")
+    return dt.datetime.fromisoformat(told).timestamp() if told else now
 
 
 def _read_amounts(claim: JSON) -> dict[Group, Fraction]:

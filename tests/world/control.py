@@ -25,9 +25,10 @@ from drawbridge.cluster.store import CachedObject
 from drawbridge.names import CONTROLLER_LEASE
 from drawbridge.process.settings import Settings
 from tests.cluster.fake.trouble import Seen
+from tests.world import clock
 from tests.world.network import LATEST_SECONDS, SYSTEM, Network, WorldSession
 
-HearClaim = Callable[[CachedObject[Any] | None, CachedObject[Any] | None], None]
+HearClaim = Callable[[float, CachedObject[Any] | None, CachedObject[Any] | None], None]
 _HOSTS = ("control-a", "control-b")
 _RUN_SECONDS = 1.0
 
@@ -139,7 +140,7 @@ class ControllerProcess:
             reporter = EventReporter(recorder, lambda: settings.current)
             caches = ControllerCaches(session)
             self._nodes = caches.nodes
-            caches.claims.subscribe(self._all.hear_claim)
+            caches.claims.subscribe(functools.partial(self._all.hear_claim, clock.wall()))
             context = ControllerContext(session, SYSTEM, settings, None)
             leader = _Leader(self, context, caches, elector, reporter)
             self._note_decision()
@@ -178,7 +179,7 @@ class Controllers:
         self.network = network
         self.replicas = [ControllerProcess(self, host) for host in _HOSTS[:replicas]]
         self.terms = 0  # of all of them
-        self.hear_claim: HearClaim = lambda *_: None  # called with each change that one hears of
+        self.hear_claim: HearClaim = lambda *_: None  # with each change that one hears of
         self.beside: list[str] = []  # what one was about to write while another one led
 
     def choose(self, drawn: int) -> ControllerProcess:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from fractions import Fraction
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import cast
 
@@ -62,7 +63,8 @@ def make_network(stored: list[JSON], *faults: str) -> Network:
 def make_claim(version: str, *devices: str) -> JSON:
     results = [{"driver": "d.io", "pool": "n2", "device": name} for name in devices]
     metadata = {"name": "c", "namespace": "default", "uid": "c", "resourceVersion": version}
-    return {"metadata": metadata, "status": {"allocation": {"devices": {"results": results}}}}
+    allocation: JSON = {"devices": {"results": results}}
+    return {"metadata": metadata, "status": {"allocation": allocation}}
 
 
 # A claim has a device from 10 s on to 110 s, and the book ends at 150 s.
@@ -74,6 +76,7 @@ def make_claim(version: str, *devices: str) -> JSON:
         (90, 0.0, (), "with what is unknown"),
         (110, 0.0, (), "the books have"),
         (110, 9.0, (), ""),
+        (109, 0.0, ("slow write",), ""),
         (200, 0.0, ("restore",), ""),
     ],
 )
@@ -84,6 +87,8 @@ def test_the_books_have_the_time_of_a_claim_once(
         network = make_network([make_book(0, 150, used)], *faults)
         books, claims = Books(network, CONTROLLERS), named("resourceclaims")
         states = [make_claim("1"), make_claim("2", "gpu-0"), make_claim("3")]
+        if "slow write" in faults:  # the claim has an earlier time than that of its write
+            states[1]["status"]["allocation"]["allocationTimestamp"] = "2026-01-01T00:00:01Z"
         now = clock.START
         for (before, after), seconds in zip(
             zip([None, *states], states, strict=False), (0, 10, 100), strict=True
@@ -93,10 +98,10 @@ def test_the_books_have_the_time_of_a_claim_once(
                 patched.setattr(clock, "wall", lambda at=now: at)
                 books.follow(claims, Change(1, before, after))
                 if after is not states[-1]:
-                    hear(books, after)
+                    hear(books, after, before)
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(clock, "wall", lambda: now + late)
-            hear(books, states[-1])
+            hear(books, states[-1], states[1])
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(clock, "wall", lambda: now + 60)
             told = next(judge(books, network), "")
@@ -105,9 +110,33 @@ def test_the_books_have_the_time_of_a_claim_once(
     run_virtually(main)
 
 
-def hear(books: Books, claim: JSON) -> None:
-    heard = SimpleNamespace(uid="c", version=claim["metadata"]["resourceVersion"])
-    books.hear(None, cast("CachedObject[object]", heard))
+# One controller hears of each version at once. The other one skips that which gives the device
+# back, and hears 25 s later that the claim is gone: it can be the one that counts.
+def test_a_controller_that_skips_a_version_hears_of_it_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        network = make_network([make_book(0, 150, 124)])
+        books, claims = Books(network, CONTROLLERS), named("resourceclaims")
+        states = [None, make_claim("1"), make_claim("2", "gpu-0"), make_claim("3"), None]
+        before = cast("JSON", states[2])
+        for (old, new), at in zip(pairwise(states), (0, 10, 110, 120), strict=True):
+            monkeypatch.setattr(clock, "wall", lambda at=at: clock.START + at)
+            books.follow(claims, Change(1, old, new))
+            hear(books, new, old)
+        monkeypatch.setattr(clock, "wall", lambda: clock.START + 135)
+        hear(books, None, before)
+        assert [*judge(books, network)] == []
+
+    run_virtually(main)
+
+
+def hear(books: Books, claim: JSON | None, before: JSON | None = None) -> None:
+    old, new = (
+        each and SimpleNamespace(uid="c", version=each["metadata"]["resourceVersion"])
+        for each in (before, claim)
+    )
+    books.hear(0.0, cast("CachedObject[object]", old), cast("CachedObject[object]", new))
 
 
 def judge(books: Books, network: Network) -> Iterator[str]:
