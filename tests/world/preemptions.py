@@ -25,7 +25,10 @@ from tests.world.watches import Follower, Front
 
 
 class Held(NamedTuple):
-    """What one claim or promise holds in a ledger, and the pods that use it, if it is a claim."""
+    """What one claim or promise holds in a ledger, and the pods that use or are to use it.
+
+    A claim can be reserved in the API server for one pod, and promised to others beside that.
+    """
 
     holds: frozenset[Hold]
     consumers: frozenset[str]
@@ -91,13 +94,14 @@ class Preemptions(Evictions):
 
 def read_held(parts: _Parts) -> dict[str, Held]:
     """Return what is held in the ledger of an allocator, by the UID of a claim or another key."""
-    state = parts.state.decisions.state
+    decisions = parts.state.decisions
+    state, users = decisions.state, decisions.reservations.users()
     holds: dict[str, set[Hold]] = {}
     for device in state.ledger.devices():
         for key, own in state.ledger.holders(device).items():
             holds.setdefault(key, set()).update(read_holds(own))
     return {
-        key: Held(frozenset(own), frozenset(state.pods.consumers(key)))
+        key: Held(frozenset(own), frozenset({*state.pods.consumers(key), *users.get(key, ())}))
         for key, own in holds.items()
     }
 

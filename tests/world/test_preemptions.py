@@ -6,6 +6,7 @@ from typing import cast
 
 import pytest
 
+from allocator.process import _Parts
 from allocator.scheduler.protocol import (
     Eviction,
     PotentialVictim,
@@ -17,7 +18,7 @@ from tests.cluster.fake.kinds import JSON
 from tests.world.budgets import find_violating, make_budget
 from tests.world.nodes import Hold
 from tests.world.preemption_invariants import a_preemption_spares_whom_it_can
-from tests.world.preemptions import Answered, Held
+from tests.world.preemptions import Answered, Held, read_held
 from tests.world.script import Event
 from tests.world.world import World, play
 
@@ -92,6 +93,17 @@ def judge(answered: Answered) -> Iterator[str]:
         spaces=SimpleNamespace(limited={"team"}),
     )
     return a_preemption_spares_whom_it_can(cast("World", world))
+
+
+def test_a_claim_is_kept_by_its_consumers_and_by_pods_that_are_promised_it() -> None:
+    ledger = SimpleNamespace(devices=lambda: ("device",), holders=lambda _: {"c": ()})
+    pods = SimpleNamespace(consumers=lambda _: ("consumer",))
+    decisions = SimpleNamespace(
+        state=SimpleNamespace(ledger=ledger, pods=pods),
+        reservations=SimpleNamespace(users=lambda: {"c": ["promised"]}),
+    )
+    parts = SimpleNamespace(state=SimpleNamespace(decisions=decisions))
+    assert read_held(cast("_Parts", parts))["c"].consumers == {"consumer", "promised"}
 
 
 def play_drains(seed: int) -> Mapping[str, int]:
