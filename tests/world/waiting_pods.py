@@ -110,8 +110,9 @@ def _find_waiting(world: "World") -> Iterator[Waiting]:
     members_of = _find_gangs(world)
     gangs: dict[Gang | str, list[JSON]] = {}
     for pod in world.all("pods"):
-        can_run = has_claims(world, pod) and not world.large.may_wait(pod)
-        if is_waiting(pod) and can_run and not is_native(pod):
+        if not is_waiting(pod) or is_native(pod):
+            continue
+        if has_claims(world, pod) and not world.large.may_wait(pod):
             gangs.setdefault(gang_of(pod) or pod["metadata"]["uid"], []).append(pod)
     for gang, pods in gangs.items():
         if lacks := _lacks(world, members_of.get(gang, ()), len(pods)):
