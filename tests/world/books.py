@@ -101,20 +101,20 @@ class Books:
 
         It follows claims since a time: what was written before that, it cannot hear of in time.
         """
-        known = since if before is None else self._find_written(before.uid, before.version)
+        heard_until = since if before is None else self._find_written(before.uid, before.version)
         if before is not None and (after is None or after.uid != before.uid):
-            self._hear(before.uid, f"{before.uid} is gone", known)
-            known = since
+            self._hear(before.uid, f"{before.uid} is gone", heard_until)
+            heard_until = since
         if after is not None:
-            self._hear(after.uid, after.version, known)
+            self._hear(after.uid, after.version, heard_until)
 
     def _find_written(self, uid: str, version: str) -> float:
         return self._written[uid].get(version, 0.0)
 
-    def _hear(self, uid: str, heard: str, known: float) -> None:
+    def _hear(self, uid: str, heard: str, heard_until: float) -> None:
         until, now = self._find_written(uid, heard), clock.wall()
         for version, at in self._written[uid].items():
-            is_new = at > known or version == heard
+            is_new = at > heard_until or version == heard
             if at <= until and (is_new or version not in self._late):
                 self._late[version] = max(now - at, self._late.get(version, 0.0))
 

@@ -206,9 +206,8 @@ def draw_conditions(seed: int, events: Collection[str]) -> Conditions:
     delay, is_crowded = drawn.choice((0, 0, 0, 0, 4, 25)), drawn.random() < 0.3
     controllers, memory = drawn.choice((1, 1, 2)), drawn.choice((None, None, 3, 5))
     conditions = conditions._replace(eviction_delay=delay, is_crowded=is_crowded)
-    conditions = conditions._replace(controllers=controllers, team_memory=memory)
-    conditions = _draw_version(_draw_special(conditions, drawn), drawn)
-    return _draw_users(_draw_others(conditions, seed), seed)
+    special = _draw_special(conditions._replace(controllers=controllers, team_memory=memory), drawn)
+    return _draw_users(_draw_others(_draw_version(special, drawn), seed), seed)
 
 
 def _draw_orders(seed: int, weights: dict[str, float]) -> list[tuple[str, str]]:
