@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from controller.change_books import ChangeCounter
 from controller.protocols import ObjectReference, ObjectStore, Reporter, Unstructured
-from controller.reconcile import process_each
+from controller.reconcile import FailedLast
 from controller.usage_observer import UsageObserver, name_owner
 from drawbridge.agreement.operation_codes import USAGE_BOOK_UNREADABLE
 from drawbridge.agreement.refused_writes import describe_refused_write
@@ -80,6 +80,7 @@ class UsageReconciler:
         self._pods = pods
         self._changes = changes
         self._reporter = reporter
+        self._failed_last = FailedLast()  # namespaces whose pods are listed
         self._latest: _Stored | None = None
         self._unsure: tuple[Book | None, Book] | None = None  # a write that may have succeeded
         self._skipped: _Stored | None = None  # the latest book that was refused until its end
@@ -90,7 +91,16 @@ class UsageReconciler:
         await self._observer.check()
         if not self._observer.is_observing:
             return
-        await self._find_owners()
+        failure: Exception | None = None
+        try:
+            await self._find_owners()
+        except Exception as error:  # noqa: BLE001  # the book of all others does not wait for it
+            failure = error
+        await self._write_books()
+        if failure is not None:
+            raise failure
+
+    async def _write_books(self) -> None:
         until = self._observer.now() - DELAY
         try:
             if self._latest is None:
@@ -218,11 +228,15 @@ class UsageReconciler:
     # --- owners --------------------------------------------------------------------------------
 
     async def _find_owners(self) -> None:
-        """List the pods of namespaces with claims whose pod was scheduled before they were seen."""
-        waiting = sorted({namespace for namespace, _ in self._observer.waiting.values()})
-        await process_each(waiting[:_NAMESPACES_A_RUN], self._find_owners_in)
+        """List the pods of namespaces with claims whose pod was scheduled before they were seen.
 
-    async def _find_owners_in(self, namespace: str) -> None:
+        The namespace that waits longest comes first, behind it those whose list failed.
+        """
+        waiting = dict.fromkeys(namespace for namespace, _ in self._observer.waiting.values())
+        await self._failed_last.process_each(waiting, self._find_owners_in, _NAMESPACES_A_RUN)
+
+    async def _find_owners_in(self, item: tuple[str, None]) -> None:
+        namespace, _ = item
         # Pods that are created while the list is under way are not in it.
         wanted = self._observer.waiting_in(namespace)
         await self._observer.add_pods(wanted, self._pods.iterate(namespace))
