@@ -14,8 +14,8 @@ from bench._scale import scaled
 from controller.change_books import ChangeCounter
 from controller.device_users import read_device_pod
 from controller.protocols import Unstructured
-from controller.usage_books import DELAY, UsageReconciler
-from controller.usage_observer import UsageObserver
+from controller.usage_books import UsageReconciler
+from controller.usage_observer import DELAY, UsageObserver
 from controller.usage_series import UsageSeries
 from controller.watched_objects import PartialObject, WatchedPod
 from drawbridge.cluster.store import CachedObject
@@ -48,6 +48,9 @@ class _Cache:
 
     def all(self, namespace: str | None = None) -> list[CachedObject[Any]]:
         return [e for e in self.objects.values() if namespace in (None, e.namespace)]
+
+    def age(self) -> float:
+        return 0.0
 
 
 class _Clock:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from controller.change_books import ChangeCounter
 from controller.protocols import ObjectReference, ObjectStore, Reporter, Unstructured
 from controller.reconcile import FailedLast
-from controller.usage_observer import UsageObserver, name_owner
+from controller.usage_observer import DELAY, UsageObserver, name_owner
 from drawbridge.agreement.operation_codes import USAGE_BOOK_UNREADABLE
 from drawbridge.agreement.refused_writes import describe_refused_write
 from drawbridge.api_error import ApiError
@@ -32,8 +32,6 @@ from drawbridge.usage.stored_books import (
 )
 
 NAME: Final = "usage"
-# Most changes of claims are seen so many seconds after they happened.
-DELAY: Final = 3
 # A large book is written less often: one more minute for so many bytes.
 BYTES_A_MINUTE: Final = 100_000
 # Of both books in a ConfigMap, which the API server limits to 1 MiB.
@@ -87,9 +85,9 @@ class UsageReconciler:
         self._refused = 0  # the day of the latest book that was reported to be refused
 
     async def reconcile(self) -> None:
-        """Bring the books up to date, unless nobody can know what claims hold now."""
+        """Bring the books up to date, as far as anybody can know what claims hold."""
         await self._observer.check()
-        if not self._observer.is_observing:
+        if not self._observer.is_observing and not self._observer.former:
             return
         failure: Exception | None = None
         try:
@@ -116,11 +114,13 @@ class UsageReconciler:
 
     async def _continue(self, until: int) -> bool:
         """Write the next book; False if it is not due."""
-        stored, meter = self._latest, self._observer.meter
-        if stored is not None:
-            if until - stored.book.through < _minutes(stored) * _MINUTE:
-                return False
-            meter.forget(stored.book.through, DELAY)
+        stored = self._latest
+        through = None if stored is None else stored.book.through
+        if stored and until - stored.book.through < _minutes(stored) * _MINUTE:
+            return False
+        meter, end = self._observer.choose_meter(through, until)
+        if through is not None:
+            meter.forget(through, DELAY)
         observed = meter.observed()
         if observed is None:
             return False
@@ -130,8 +130,9 @@ class UsageReconciler:
             return True
         before = None if stored is None else stored.book
         names = self._observer.names()
-        following, unused = await asyncio.to_thread(_continue, before, observed, until, names)
-        self._observer.forget_names(unused)
+        following, unused = await asyncio.to_thread(_continue, before, observed, end, names)
+        if not self._observer.former:  # the meters behind it can use others
+            self._observer.forget_names(unused)
         if following is None:
             return False
         self._unsure = before, following

@@ -4,10 +4,11 @@ Only the leader writes books, but a replica that becomes the leader knows what h
 """
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from fractions import Fraction
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from controller.device_users import name_root_owner
 from controller.plugin_usage import PluginNames, read_plugin_use
@@ -30,6 +31,11 @@ MAX_POD_OWNERS: Final = 20_000
 # So many pods wait at least before those to which nothing is charged are forgotten.
 MOST_WAITING: Final = 1_000
 CHECK_SECONDS: Final = 5.0
+# Most changes of claims are seen so many seconds after they happened.
+DELAY: Final = 3
+# So many former meters are kept, and for so many seconds: a book has what they observed by then.
+_MOST_FORMER: Final = 2
+_FORMER_SECONDS: Final = 900
 _CLAIMS_PER_STEP: Final = 100
 _POD: Final = "Pod"
 # Begins an owner that is not known yet; the uid of the pod follows.
@@ -45,6 +51,16 @@ class ObservedClaims(ObjectCache[ClaimHolding], Protocol):
     @property
     def fresh(self) -> bool:
         """Whether the cache follows the API server."""
+
+    def age(self) -> float:
+        """Return the seconds since the last response of the API server."""
+
+
+class FormerMeter(NamedTuple):
+    """A meter that observed until the caches no longer followed the API server."""
+
+    meter: Meter
+    end: int
 
 
 class UsageObserver:
@@ -62,6 +78,9 @@ class UsageObserver:
         is_synced: Callable[[], bool],
     ) -> None:
         self.meter = Meter()
+        # What the book may not have yet, the oldest first.
+        self.former: list[FormerMeter] = []
+        self._answered = 0  # the last response when a check last found the caches to follow
         self.is_observing = False
         # Its listener gets the changes of nodes.
         self.plugins = PluginNames()
@@ -91,10 +110,15 @@ class UsageObserver:
     async def check(self) -> None:
         """Begin to observe when the caches follow the API server, and stop when they do not.
 
-        What happened in between is not observed, as if this process had not run.
+        What happened in between is not observed, as if this process had not run. What was observed
+        before stays until a book has it.
         """
         async with self._checking:
+            now = self.now()
+            self.former = [each for each in self.former if now - each.end < _FORMER_SECONDS]
             follows = self._is_synced() and self._claims.fresh
+            if self.is_observing and not follows:
+                self._end_meter()
             if follows and not self.is_observing:
                 self._begins = True
                 try:
@@ -104,16 +128,32 @@ class UsageObserver:
                     self._changed.clear()
                     self._changed_pods.clear()
             self.is_observing = follows
+            if follows:
+                self._answered = now - math.ceil(self._claims.age())
             if len(self.waiting) > self._most_waiting:
                 self._forget_waiting()
+
+    def _end_meter(self) -> None:
+        former, self.meter = FormerMeter(self.meter, self._answered - DELAY), Meter()
+        if former.meter.start is not None and former.meter.start < former.end:
+            self.former = [*self.former, former][-_MOST_FORMER:]
+
+    def choose_meter(self, through: int | None, until: int) -> tuple[Meter, int]:
+        """Return the meter that continues a book that ends at `through`, and until when it does."""
+        if through is not None:
+            self.former = [each for each in self.former if each.end > through]
+        if not self.former:
+            return self.meter, until
+        return self.former[0].meter, min(until, self.former[0].end)
 
     def _forget_waiting(self) -> None:
         """Forget the waiting pods to which nothing is charged any more.
 
         Only a leader looks pods up; in other replicas they come and go.
         """
-        observed = self.meter.observed()
-        charged = {each.owner for each in observed.accounts()} if observed else set()
+        meters = (*(each.meter for each in self.former), self.meter)
+        periods = [observed for meter in meters if (observed := meter.observed()) is not None]
+        charged = {account.owner for period in periods for account in period.accounts()}
         self.waiting = {owner: key for owner, key in self.waiting.items() if owner in charged}
         self._most_waiting = max(MOST_WAITING, 2 * len(self.waiting))
 

@@ -51,6 +51,10 @@ class Claims(MemoryStore[Any]):
     """Claims, and whether the cache follows the API server."""
 
     fresh = True
+    silent = 0.0  # seconds since the last response
+
+    def age(self) -> float:
+        return self.silent
 
 
 def text_of(time: int) -> str:
