@@ -43,6 +43,8 @@ from drawbridge.translate.context import TranslationContext
 NAME: Final = "dual"
 # Who is away for longer does not restart. A kubelet keeps what a plugin offered for as long.
 ABSENCE_SECONDS: Final = 300.0
+# Of a run: the label of a node that becomes dual meanwhile waits for the next run.
+MAX_LISTS: Final = 100
 # The drivers that publish devices which plugins can have allocated, by node.
 Publishing: TypeAlias = Mapping[str, frozenset[str]]
 DriverOnNode: TypeAlias = tuple[str, str]  # the node, then the driver
@@ -98,7 +100,8 @@ class DualNodeReconciler:
         # By node: one that was not processed in a run has what was last found.
         self._held: dict[str, Finding] = {}
         self._new_findings = NewFindings(reporter, "LabelNodes")
-        self._failed_last = FailedLast(now)
+        self._parts, self._labels, self._lists = FailedLast(), FailedLast(now), FailedLast(now)
+        self.listener: Callable[[], None] = lambda: None  # of pods that were never listed
 
     async def reconcile(self) -> None:
         """Update the labels; do nothing until facts were gathered once."""
@@ -111,25 +114,9 @@ class DualNodeReconciler:
         self._reporter.set_gauge(Gauge.DUAL_NODES, len(served))
         idle_devices = sum(each.devices for each in served)
         self._reporter.set_gauge(Gauge.DUAL_NODE_IDLE_DEVICES, idle_devices)
-
-        async def process(item: tuple[str, str | None]) -> None:
-            name, label = item
-            held, is_due = None, True
-            if name in unknown:
-                held = await self._find_outlived(name, unknown[name], context)
-                is_due = held is not None
-            elif label is None:
-                held = await self._find_blocker(name, context)
-                # Its slices can be back by now: other nodes were written before it.
-                is_due = held is None and not self._is_dual(name)
-            self._held.pop(name, None)
-            if held:
-                self._held[name] = held
-            if is_due:
-                await self._write_label(versions[name], name, label)
-
         changes = label_changes(nodes, dual_nodes)
-        leaving = {name for name, value in changes.items() if value is None}
+        missing = {name: "true" for name, value in changes.items() if value}
+        leaving = changes.keys() - missing.keys()
         # Facts can be older: of a node that is gone by now.
         stopped = {each.node for each in dual_nodes if each.stopped and each.node in versions}
         unlabelled = [each for each in nodes if LABEL not in (each.value.metadata.labels or {})]
@@ -139,17 +126,57 @@ class DualNodeReconciler:
         stops.update(_find_stopped(dual_nodes, context))
         # A node can get its label when the kubelet has forgotten the plugin that stopped.
         self._absences.follow({node for node, _ in gone} | leaving | stopped, stops)
-        # By node, the label that it may have to get, which is all that is written.
-        work: dict[str, str | None] = {**changes, **dict.fromkeys(stopped - changes.keys())}
-        work |= dict.fromkeys(unknown, "true")
+        # By node, the drivers without a plugin; None if it has the label.
+        labelled = sorted(leaving | stopped - missing.keys())
+        work: dict[str, frozenset[str] | None] = {**dict.fromkeys(labelled), **unknown}
         self._held = {name: each for name, each in self._held.items() if name in work}
+
+        async def label() -> None:
+            await self._labels.process_each(
+                missing, lambda item: self._write_label(versions[item[0]], *item)
+            )
+
+        async def list_pods() -> None:
+            await self._list_each(work, versions, context)
+
         try:
-            await self._failed_last.process_each(work, process)
+            # Pods of other nodes decide nothing about a node that is dual.
+            parts = {"label": label, "list": list_pods}
+            await self._parts.process_each(parts, lambda part: part[1]())
         finally:
             description = describe_dual_nodes(dual_nodes)
             findings = [*self._held.values(), *([description] if description else ())]
             findings.sort(key=lambda each: each.message)
             self._new_findings.report(dict.fromkeys(findings, self._reference))
+
+    async def _list_each(
+        self,
+        work: Mapping[str, frozenset[str] | None],
+        versions: Mapping[str, str],
+        context: TranslationContext,
+    ) -> None:
+        """List the pods of a bounded number of nodes, and write the labels that they decide."""
+
+        async def process(item: tuple[str, frozenset[str] | None]) -> None:
+            name, drivers = item
+            if drivers is not None:
+                held = await self._find_outlived(name, drivers, context)
+                is_due = held is not None
+            else:
+                held = await self._find_blocker(name, context)
+                # Its slices can be back by now: other nodes were written before it.
+                is_due = held is None and not self._is_dual(name)
+            self._held.pop(name, None)
+            if held:
+                self._held[name] = held
+            if is_due:
+                await self._write_label(versions[name], name, None if drivers is None else "true")
+
+        try:
+            await self._lists.process_each(work, process, MAX_LISTS)
+        finally:
+            if work.keys() - self._lists.tried.keys():
+                self.listener()
 
     def _is_dual(self, name: str) -> bool:
         return any(each.node == name for each in self._dual_nodes() or ())

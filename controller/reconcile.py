@@ -112,6 +112,7 @@ class FailedLast:
 
     def __init__(self, now: Callable[[], float] | None = None) -> None:
         self.failed: set[str] = set()
+        self.tried: dict[str, None] = {}  # of the items of the last run, the latest one at the end
         self._pauses = Pauses(now) if now else None
 
     async def process_each(
@@ -120,20 +121,29 @@ class FailedLast:
         process: Callable[[tuple[str, T]], Awaitable[None]],
         most: int | None = None,
     ) -> None:
-        """Process every item, or the first ones up to a number, as `process_each` does."""
+        """Process every item, or some up to a number, as `process_each` does.
+
+        If a run does not get to all items, they take turns: failed or not, it can come again.
+        """
         pauses = self._pauses
 
         async def note(item: tuple[str, T]) -> None:
+            self.tried.pop(item[0], None)
+            self.tried[item[0]] = None
             self.failed.add(item[0])
             with pauses.follow(*item) if pauses else nullcontext():
                 await process(item)
             self.failed.discard(item[0])
 
         self.failed &= items.keys()
+        self.tried = {name: None for name in self.tried if name in items}
         if pauses:
             pauses.keep_only(items.keys())
         due = [each for each in items.items() if pauses is None or not pauses.holds(*each)]
-        ordered = sorted(due, key=lambda item: item[0] in self.failed)
+        behind = dict.fromkeys(self.failed, 1)
+        if most is not None:
+            behind = {name: turn for turn, name in enumerate(self.tried, 1)}
+        ordered = sorted(due, key=lambda item: behind.get(item[0], 0))
         await process_each(ordered[:most], note)
 
 

@@ -290,7 +290,7 @@ class Reconcilers:
     def _make_node_reconcilers(self) -> Iterator[Reconciler]:
         nodes = self._store(NODES)
         reference = ObjectReference("ConfigMap", FACTS_CONFIG_MAP, self._context.namespace)
-        yield DualNodeReconciler(
+        dual = DualNodeReconciler(
             self._caches.nodes,
             DualNodeStores(nodes, self._store(PODS)),
             dual_nodes=lambda: self.facts.dual_nodes,
@@ -300,6 +300,8 @@ class Reconcilers:
             reference=reference,
             now=time.monotonic,
         )
+        dual.listener = self._wake(dual.name)
+        yield dual
         yield self.owned
         yield self.rules
         yield EndedHoldReconciler(
