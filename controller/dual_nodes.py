@@ -109,7 +109,6 @@ class DualNodeReconciler:
         if dual_nodes is None or context is None:
             return
         nodes = [*self._nodes.all()]
-        versions = {node.name: node.version for node in nodes}
         served = [each for each in dual_nodes if not each.stopped]
         self._reporter.set_gauge(Gauge.DUAL_NODES, len(served))
         idle_devices = sum(each.devices for each in served)
@@ -117,8 +116,7 @@ class DualNodeReconciler:
         changes = label_changes(nodes, dual_nodes)
         missing = {name: "true" for name, value in changes.items() if value}
         leaving = changes.keys() - missing.keys()
-        # Facts can be older: of a node that is gone by now.
-        stopped = {each.node for each in dual_nodes if each.stopped and each.node in versions}
+        stopped = {each.node for each in dual_nodes if each.stopped}
         unlabelled = [each for each in nodes if LABEL not in (each.value.metadata.labels or {})]
         others = [each for each in unlabelled if each.name not in changes]
         unknown = self._without_plugin.find(others, self._publishing(), context)
@@ -132,12 +130,10 @@ class DualNodeReconciler:
         self._held = {name: each for name, each in self._held.items() if name in work}
 
         async def label() -> None:
-            await self._labels.process_each(
-                missing, lambda item: self._write_label(versions[item[0]], *item)
-            )
+            await self._labels.process_each(missing, lambda item: self._label_dual(item[0]))
 
         async def list_pods() -> None:
-            await self._list_each(work, versions, context)
+            await self._list_each(work, context)
 
         try:
             # Pods of other nodes decide nothing about a node that is dual.
@@ -149,28 +145,36 @@ class DualNodeReconciler:
             findings.sort(key=lambda each: each.message)
             self._new_findings.report(dict.fromkeys(findings, self._reference))
 
+    async def _label_dual(self, name: str) -> None:
+        cached = self._nodes.get(name)
+        # The labels of other nodes were written before, and took time.
+        if cached and label_changes([cached], self._dual_nodes() or ()).get(name):
+            await self._write_label(cached, "true")
+
     async def _list_each(
-        self,
-        work: Mapping[str, frozenset[str] | None],
-        versions: Mapping[str, str],
-        context: TranslationContext,
+        self, work: Mapping[str, frozenset[str] | None], context: TranslationContext
     ) -> None:
         """List the pods of a bounded number of nodes, and write the labels that they decide."""
 
         async def process(item: tuple[str, frozenset[str] | None]) -> None:
             name, drivers = item
+            # What was done before took time.
+            cached = self._nodes.get(name)
+            if cached is None:
+                return
             if drivers is not None:
-                held = await self._find_outlived(name, drivers, context)
+                held = await self._find_outlived(cached, drivers, context)
                 is_due = held is not None
             else:
-                held = await self._find_blocker(name, context)
+                held = await self._find_blocker(cached, context)
                 # Its slices can be back by now: other nodes were written before it.
                 is_due = held is None and not self._is_dual(name)
             self._held.pop(name, None)
             if held:
                 self._held[name] = held
-            if is_due:
-                await self._write_label(versions[name], name, None if drivers is None else "true")
+            label = None if drivers is None else "true"
+            if is_due and (cached.value.metadata.labels or {}).get(LABEL) != label:
+                await self._write_label(cached, label)
 
         try:
             await self._lists.process_each(work, process, MAX_LISTS)
@@ -181,11 +185,11 @@ class DualNodeReconciler:
     def _is_dual(self, name: str) -> bool:
         return any(each.node == name for each in self._dual_nodes() or ())
 
-    async def _write_label(self, version: str, name: str, value: str | None) -> None:
+    async def _write_label(self, node: WatchedObject[PartialObject], value: str | None) -> None:
         """Label a node as it was decided about: a later leader can have done it otherwise."""
-        metadata = {"resourceVersion": version, "labels": {LABEL: value}}
+        metadata = {"resourceVersion": node.version, "labels": {LABEL: value}}
         try:
-            await merge_kept(self._stores.nodes, name, {"metadata": metadata})
+            await merge_kept(self._stores.nodes, node.name, {"metadata": metadata})
         except ApiError as error:
             if error.code != 404:  # the node was deleted
                 raise
@@ -193,38 +197,37 @@ class DualNodeReconciler:
         self._reporter.count(NAME, "labelled" if value else "unlabelled")
 
     async def _find_outlived(
-        self, name: str, drivers: frozenset[str], context: TranslationContext
+        self,
+        node: WatchedObject[PartialObject],
+        drivers: frozenset[str],
+        context: TranslationContext,
     ) -> Finding | None:
         """Return a finding if pods hold devices of a plugin that is gone; else note that."""
         # Without its plugin, no further pod gets devices of it.
-        value, pods = self._read_node(name), await self._list_holders(name)
-        held = describe_outlived_plugin(name, value, pods, context)
+        value: Unstructured = msgspec.json.decode(node.raw)
+        held = describe_outlived_plugin(
+            node.name, value, await self._list_holders(node.name, value), context
+        )
         if held is None:
-            self._without_plugin.note_free(name, drivers)
+            self._without_plugin.note_free(node.name, drivers)
         return held
 
-    async def _find_blocker(self, node: str, context: TranslationContext) -> Finding | None:
+    async def _find_blocker(
+        self, node: WatchedObject[PartialObject], context: TranslationContext
+    ) -> Finding | None:
         """Return a finding if the label has to stay on a node that is no longer dual."""
-        value = self._read_node(node)
-        publishing = self._publishing().get(node, frozenset())
+        name, value = node.name, msgspec.json.decode(node.raw)
+        publishing = self._publishing().get(name, frozenset())
         # The time runs while pods hold devices.
-        absent = self._absences.find(node, _read_plugins(value, context), publishing)
-        pods = await self._list_holders(node)
-        held = describe_held_node(node, value, pods, publishing, context)
-        return held or (_describe_absence(node, min(absent)) if absent else None)
+        absent = self._absences.find(name, _read_plugins(value, context), publishing)
+        pods = await self._list_holders(name, value)
+        held = describe_held_node(name, value, pods, publishing, context)
+        return held or (_describe_absence(name, min(absent)) if absent else None)
 
-    async def _list_holders(self, node: str) -> list[Unstructured]:
+    async def _list_holders(self, node: str, value: Unstructured) -> list[Unstructured]:
         """Return the pods of a node that may hold devices of any plugin."""
-        pods, value = (
-            self._stores.pods.iterate(fields=f"spec.nodeName={node}"),
-            self._read_node(node),
-        )
+        pods = self._stores.pods.iterate(fields=f"spec.nodeName={node}")
         return [each async for each in pods if find_holders((each,), value, bool)]
-
-    def _read_node(self, name: str) -> Unstructured:
-        cached = self._nodes.get(name)
-        value: Unstructured = msgspec.json.decode(cached.raw) if cached else {}
-        return value
 
 
 class _Plugin(enum.IntEnum):

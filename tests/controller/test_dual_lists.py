@@ -1,11 +1,15 @@
 """The order of the labels of dual nodes and of the LISTs of pods that decide other labels."""
 
+from collections.abc import AsyncIterator, Callable
+
 import pytest
 
 from controller.dual_nodes import LABEL, MAX_LISTS
+from controller.protocols import Unstructured
 from drawbridge.api_error import ApiError
 from drawbridge.facts.served_names import DualNode
 from tests.controller.test_dual_nodes import HELD, NAME, Scene
+from tests.tables import every_row
 
 
 def held_scene(count: int) -> Scene:
@@ -44,13 +48,11 @@ def test_a_node_whose_pods_cannot_be_listed_gets_its_turn_again() -> None:
     asked: list[str] = []
     iterate = scene.pods.iterate
 
-    def listed(namespace: str = "", *, fields: str = "") -> object:
+    def listed(namespace: str = "", *, fields: str = "") -> AsyncIterator[Unstructured]:
         asked.append(fields)
-        if fields.endswith("=n0"):
-            raise ApiError(403, "Forbidden", "a policy")
-        return iterate(namespace, fields=fields)
+        return (refuse_list if fields.endswith("=n0") else iterate)(namespace, fields=fields)
 
-    scene.pods.iterate = listed  # type: ignore[method-assign,assignment]
+    scene.pods.iterate = listed  # type: ignore[method-assign]
     for is_refused in (True, False, True):
         if is_refused:
             with pytest.raises(ApiError):
@@ -58,3 +60,67 @@ def test_a_node_whose_pods_cannot_be_listed_gets_its_turn_again() -> None:
         else:
             scene.reconcile()
     assert asked.count("spec.nodeName=n0") == 2
+
+
+def change_with_first_write(scene: Scene, change: Callable[[], object]) -> None:
+    """Let something happen while the first label is written."""
+
+    def happen(*_: object) -> None:
+        scene.nodes.before_write = lambda *_: None
+        change()
+
+    scene.nodes.before_write = happen
+
+
+NEW = {"new": "x"}
+BOTH = (DualNode("a", (NAME,), 8), DualNode("b", (NAME,), 8))
+# The label of each node, which nodes are dual, and what becomes of the label of b.
+WRITES = {"added": ({}, BOTH, {LABEL: "true"}), "removed": ({LABEL: "true"}, (), {})}
+
+
+@every_row("case", WRITES)
+def test_a_node_that_changes_while_others_are_labelled_is_labelled_in_the_same_run(
+    case: str,
+) -> None:
+    """A kubelet writes its node all the time."""
+    before, dual_nodes, after = WRITES[case]
+    scene = Scene(a=before, b=before)
+    scene.dual_nodes = dual_nodes
+    changed = {"metadata": {"name": "b", "labels": {**before, **NEW}}}
+    change_with_first_write(scene, lambda: scene.nodes.put(changed))
+    assert scene.reconcile() == {"a": after, "b": {**after, **NEW}}
+
+
+@every_row("case", WRITES)
+def test_a_node_whose_label_is_right_or_not_needed_by_its_turn_is_not_written(case: str) -> None:
+    before, dual_nodes, after = WRITES[case]
+    done = {"metadata": {"name": "b", "labels": after}}
+    scene = Scene(a=before, b=before)
+    scene.dual_nodes = dual_nodes
+    change_with_first_write(scene, lambda: scene.nodes.put(done))
+    assert scene.reconcile() == {"a": after, "b": after}
+    assert scene.nodes.requests == [("merge", "a")]
+
+
+def test_a_node_that_is_dual_no_more_by_its_turn_is_not_labelled() -> None:
+    scene = Scene(a={}, b={})
+    scene.dual_nodes = BOTH
+    change_with_first_write(scene, lambda: setattr(scene, "dual_nodes", BOTH[:1]))
+    assert scene.reconcile() == {"a": {LABEL: "true"}, "b": {}}
+
+
+def test_what_holds_a_label_is_not_reported_again_after_a_list_that_failed() -> None:
+    scene = held_scene(1)
+    scene.reconcile()
+    iterate = scene.pods.iterate
+    scene.pods.iterate = refuse_list  # type: ignore[method-assign]
+    with pytest.raises(ApiError):
+        scene.reconcile()
+    scene.pods.iterate = iterate  # type: ignore[method-assign]
+    scene.reconcile()
+    assert scene.reporter.codes.count("DualNodesHeld") == 1
+
+
+def refuse_list(_namespace: str = "", *, fields: str = "") -> AsyncIterator[Unstructured]:
+    """Answer as an API server does without the right."""
+    raise ApiError(403, "Forbidden", fields)
