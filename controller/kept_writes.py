@@ -38,11 +38,12 @@ class Pauses:
     """The pauses of writes that are not kept: of each object, the last such write.
 
     Only the same write waits, a growing time: another one of the object may be kept. `now` is a
-    clock that is never set.
+    clock that is never set. With `refused`, writes that the API server refuses wait as well.
     """
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    def __init__(self, now: Callable[[], float], *, refused: bool = False) -> None:
         self._now = now
+        self._refused = refused
         self._lost: dict[str, _Lost] = {}
 
     def keep_only(self, names: Collection[str]) -> None:
@@ -62,7 +63,10 @@ class Pauses:
         """Begin the pause of a write that turns out not to be kept, and end that of one that is."""
         try:
             yield
-        except NotKeptError:
+        except ApiError as error:
+            waits = self._refused and error.refused and not error.changed
+            if not isinstance(error, NotKeptError) and not waits:
+                raise
             longer = 2 * self._lost[name].pause if self.was_lost(name, write) else _FIRST_PAUSE
             pause = min(longer, _MAX_PAUSE)
             self._lost[name] = _Lost(write, self._now() + pause, pause)

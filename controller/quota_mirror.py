@@ -57,6 +57,7 @@ from drawbridge.agreement.operation_codes import (
     QUOTA_DOES_NOT_BIND,
     QUOTA_MIRRORED,
 )
+from drawbridge.agreement.refused_writes import describe_refused_write
 from drawbridge.api_error import ApiError
 from drawbridge.dra.quantity import valid_quantity
 from drawbridge.dra.quota import DEVICES, REQUESTS
@@ -74,6 +75,7 @@ _MAX_CHARGES: Final = 1024
 # Of a quota whose writer has more than a share of the memory.
 MAX_ENTRIES_OF_REDUCED: Final = 32
 _MAX_CLASSES_TEXT: Final = 4096
+_OWN: Final = f"ResourceQuota/{MIRRORED_QUOTA}"
 
 
 def reduce_quota(quota: WatchedQuota) -> WatchedQuota:
@@ -294,7 +296,9 @@ class QuotaMirrorReconciler:
         self._changed: dict[str, float] = {}
         self._recounted: set[str] = set()
         self._failed_last = FailedLast()
-        self._pauses = Pauses(now)
+        self._pauses = Pauses(now, refused=True)
+        # By namespace: that its last write was refused.
+        self._refused: dict[str, tuple[Finding, ...]] = {}
         self._former = FormerClasses()
 
     async def reconcile(self) -> None:
@@ -321,6 +325,7 @@ class QuotaMirrorReconciler:
         self._changed = {name: at for name, at in self._changed.items() if name in namespaces}
         self._recounted &= namespaces
         self._pauses.keep_only(namespaces)
+        self._refused = {name: each for name, each in self._refused.items() if name in namespaces}
         self._former.forget_all_but(namespaces)
 
     async def _reconcile_namespace(self, item: tuple[str, list[WatchedQuota]]) -> None:
@@ -334,8 +339,16 @@ class QuotaMirrorReconciler:
             await self._write(namespace, plan, own_quota)
         except NotKeptError:
             # It was accepted: the limits may be stored.
+            self._refused.pop(namespace, None)
             self._report(namespace, plan.findings)
             raise
+        except ApiError as error:
+            if refused := describe_refused_write("ResourceQuota", error, _OWN):
+                self._refused[namespace] = refused
+                self._report(namespace, plan.findings)
+            raise
+        if not self._pauses.was_lost(namespace, plan.entries):
+            self._refused.pop(namespace, None)
         self._report(namespace, plan.findings)
 
     async def _write(
@@ -398,11 +411,13 @@ class QuotaMirrorReconciler:
             return
         recount = {} if RECOUNT in (own_quota.spec.hard or {}) else {RECOUNT: 0}
         changed = plan._replace(hard={**plan.hard, **recount})
-        lost: NotKeptError | None = None
+        lost: ApiError | None = None
         try:
             await apply_kept(self._store, compose_quota(namespace, changed), namespace)
-        except NotKeptError as error:  # of one whose limits are stored, or will be written again
-            lost = error
+        except ApiError as error:
+            if not error.refused or error.changed:
+                raise
+            lost = error  # of one whose limits are stored, or will be written again
         self._recounted.add(namespace)
         self._changed.pop(namespace, None)
         self._reporter.count(NAME, "recounted")
@@ -413,9 +428,12 @@ class QuotaMirrorReconciler:
         """Delete the quota; if somebody else added entries, take back only what was written."""
         namespace, none = own_quota.metadata.namespace, MirrorPlan({}, {})
         said = (own_quota.metadata.annotations or {}).get(QUOTA_CLASSES_ANNOTATION)
+        if self._is_paused(namespace, none):
+            return
         if (own_quota.spec.hard or {}).keys() <= list_keys(read_noted_classes(own_quota)):
-            await self._delete(own_quota)
-        elif said != note_classes(none.classes) and not self._is_paused(namespace, none):
+            with self._pauses.follow(namespace, none.entries):
+                await self._delete(own_quota)
+        elif said != note_classes(none.classes):
             await self._apply(namespace, none)
             self._reporter.count(NAME, "removed")
 
@@ -454,6 +472,9 @@ class QuotaMirrorReconciler:
         return charges[name]
 
     def _report(self, namespace: str, findings: tuple[Finding, ...]) -> None:
+        if refused := self._refused.get(namespace):
+            others = (each for each in findings if each.code != QUOTA_MIRRORED.name)
+            findings = (*others, *refused)
         named = ((each, each.object.partition("/")[2]) for each in findings)
         self._new_findings[namespace].report(
             {each: ObjectReference("ResourceQuota", name, namespace) for each, name in named}

@@ -30,6 +30,7 @@ QUOTA_MIRRORED = CODES.define("QuotaMirrored")
 QUOTA_DOES_NOT_BIND = CODES.define("QuotaDoesNotBind")
 QUOTA_COUNTS_DEVICES = CODES.define("QuotaCountsDevices")
 QUOTA_NOT_OWNED = CODES.define("QuotaNotOwned")
+QUOTA_REFUSED = CODES.define("QuotaRefused")
 
 # Owned nodes and pools.
 

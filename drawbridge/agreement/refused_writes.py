@@ -2,11 +2,19 @@
 
 from typing import Final
 
-from drawbridge.agreement.operation_codes import CONFIG_MAP_REFUSED, SECRET_REFUSED
+from drawbridge.agreement.operation_codes import (
+    CONFIG_MAP_REFUSED,
+    QUOTA_REFUSED,
+    SECRET_REFUSED,
+)
 from drawbridge.api_error import ApiError
 from drawbridge.finding import Finding
 
-_CODES: Final = {"ConfigMap": CONFIG_MAP_REFUSED, "Secret": SECRET_REFUSED}
+_CODES: Final = {
+    "ConfigMap": CONFIG_MAP_REFUSED,
+    "ResourceQuota": QUOTA_REFUSED,
+    "Secret": SECRET_REFUSED,
+}
 
 
 def describe_refused_write(kind: str, error: ApiError, about: str = "") -> tuple[Finding, ...]:
