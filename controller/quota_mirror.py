@@ -45,6 +45,7 @@ from controller.mirrored_quota import (
 from controller.new_findings import NewFindings
 from controller.protocols import ObjectCache, ObjectReference, ObjectStore, Reporter
 from controller.quota_charges import NameCharge, compute_charge
+from controller.quota_namespaces import QuotaNamespaces
 from controller.reconcile import FailedLast
 from controller.watched_objects import (
     PartialObject,
@@ -278,8 +279,7 @@ class QuotaMirrorReconciler:
         reporter: Reporter,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._quotas = quotas
-        self._namespaces = namespaces
+        self._namespaces = QuotaNamespaces(quotas, namespaces, now)
         self._store = store
         self._is_enforced = is_enforced
         self._context = context
@@ -306,16 +306,19 @@ class QuotaMirrorReconciler:
         context = self._context()
         if context is None:
             return
-        by_namespace: dict[str, list[WatchedQuota]] = {}
-        for quota in self._quotas.all():
-            if self._is_present(quota.namespace):
-                by_namespace.setdefault(quota.namespace, []).append(quota.value)
-        self._forget_all_but(by_namespace.keys())
         if self._charges[0] is not context:
-            self._former.note_change(self._charges[0], context, by_namespace)
+            self.look_at_all()
+        namespaces = self._namespaces.read()
+        self._forget_all_but(namespaces)
+        if self._charges[0] is not context:
+            self._former.note_change(self._charges[0], context, namespaces)
             self._charges, self._plans = (context, {}), {}
+        due = dict.fromkeys(self._namespaces.find_due())
+        await self._failed_last.process_each(due, lambda item: self._reconcile_namespace(item[0]))
 
-        await self._failed_last.process_each(by_namespace, self._reconcile_namespace)
+    def look_at_all(self) -> None:
+        """Look at all namespaces in the next run, whatever has changed of their quotas."""
+        self._namespaces.look_at_all()
 
     def _forget_all_but(self, namespaces: AbstractSet[str]) -> None:
         """Drop the state of namespaces without a quota, most of which are deleted."""
@@ -328,8 +331,10 @@ class QuotaMirrorReconciler:
         self._refused = {name: each for name, each in self._refused.items() if name in namespaces}
         self._former.forget_all_but(namespaces)
 
-    async def _reconcile_namespace(self, item: tuple[str, list[WatchedQuota]]) -> None:
-        namespace, quotas = item
+    async def _reconcile_namespace(self, namespace: str) -> None:
+        quotas = self._namespaces.find(namespace)
+        if not quotas:
+            return
         own_quota = find_own(quotas)
         plan = MirrorPlan({}, {})
         # Claims can outlive the namespace's opt-in; they count as long as they exist.
@@ -349,6 +354,8 @@ class QuotaMirrorReconciler:
             raise
         if not self._pauses.was_lost(namespace, plan.entries):
             self._refused.pop(namespace, None)
+            if not plan.hard or namespace in self._recounted:
+                self._namespaces.settle(namespace)
         self._report(namespace, plan.findings)
 
     async def _write(
@@ -452,14 +459,6 @@ class QuotaMirrorReconciler:
                 raise
             return
         self._reporter.count(NAME, "removed")
-
-    def _is_present(self, namespace: str) -> bool:
-        """Whether the namespace is known, and not being deleted: nothing can be created then.
-
-        The watch of quotas can be ahead of that of namespaces.
-        """
-        cached = self._namespaces.get(namespace)
-        return cached is not None and cached.value.metadata.deletion_timestamp is None
 
     def _charge(self, name: str) -> NameCharge:
         context, charges = self._charges

@@ -168,13 +168,13 @@ class Reconcilers:
         self.changes = ChangeCounter(caches.device_pods, caches.templates)
         self.usage, self.stuck = self._make_usage(), self._make_stuck()
         self._leaving_nodes, self._leaving_pools = self._make_leaving()
-        self.rules = self._make_rules()
+        self.rules, self.quota = self._make_rules(), self._make_quota_mirror()
         self.owned = self._make_owned()
         self._independent: tuple[Reconciler, ...] = (
             self.usage,
             self.stuck,
             self._make_garbage_collector(),
-            self._make_quota_mirror(),
+            self.quota,
             self._make_match_conditions(),
             *self._make_node_reconcilers(),
             self._make_other_webhooks(),
@@ -434,6 +434,8 @@ class Reconcilers:
         follow(caches.namespaces.subscribe, self.templates.namespace_changed)
         follow(caches.namespaces.subscribe, wake("quota", "templates"))
         follow(caches.webhooks.subscribe, lambda *_: self.templates.queue_unresolved())
+        for scope in (caches.webhooks.subscribe, settings.subscribe):
+            follow(scope, lambda *_: self.quota.look_at_all())
         follow(caches.webhooks.subscribe, wake("templates", "quota"))
         for webhooks in (caches.webhooks.subscribe, caches.validating.subscribe):
             follow(webhooks, wake("conditions", "others", CERTIFICATES))

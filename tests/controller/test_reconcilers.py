@@ -14,8 +14,10 @@ from certs.reconciler import CertificateReconciler
 from certs.rotation import RotationPolicy
 from controller.caches import ControllerCaches
 from controller.certificates import make_certificate_parts
+from controller.dual_nodes import DualNodeReconciler
 from controller.giving_back import GivingBack
 from controller.observations import Observations
+from controller.quota_mirror import QuotaMirrorReconciler
 from controller.reconcilers import ControllerContext, Reconcilers
 from controller.template_gc import TemplateGarbageCollector
 from drawbridge.agreement.required_versions import RequiredVersions
@@ -49,6 +51,22 @@ def test_nodes_leave_anew_after_a_list_of_the_nodes_and_in_a_new_configuration(
     index.note_list("8", ())
     settings._use("b", Configuration())  # noqa: SLF001
     assert restarted == [(), ()]
+
+
+def test_a_term_wakes_what_has_to_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    session, settings = ServerSession(_NOBODY), Settings()
+    caches = ControllerCaches(session)
+    context = ControllerContext(session, "own", settings, None)
+    observations = Observations(caches, session.clock.now)
+    told: list[Any] = []
+    monkeypatch.setattr(QuotaMirrorReconciler, "look_at_all", lambda *quota: told.extend(quota))
+    reconcilers = Reconcilers(context, caches, observations, _NOBODY, FakeReporter())
+    settings._use("a", Configuration())  # noqa: SLF001  # as a watch does
+    assert told == [reconcilers.quota]
+    (dual,) = (each for each in reconcilers.all() if isinstance(each, DualNodeReconciler))
+    assert not reconcilers.wake_ups["dual"].is_set()
+    dual.listener()
+    assert reconcilers.wake_ups["dual"].is_set()
 
 
 def test_allocators_must_know_the_nodes_and_the_configuration_by_which_nodes_leave() -> None:
