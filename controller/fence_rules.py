@@ -29,7 +29,7 @@ from controller.giving_back import GivingBack
 from controller.new_findings import NewFindings
 from controller.owned_nodes import MAX_CHANGES
 from controller.protocols import ObjectCache, ObjectReference, ObjectStore, Reporter, Unstructured
-from controller.reconcile import process_each
+from controller.reconcile import FailedLast
 from controller.watched_objects import WatchedNode
 from drawbridge.agreement.device_fence import (
     MAX_CHARACTERS,
@@ -51,7 +51,7 @@ from drawbridge.agreement.device_fence import (
     selects_as,
     write_pools,
 )
-from drawbridge.agreement.operation_codes import FENCE_WITHOUT_RULES
+from drawbridge.agreement.operation_codes import FENCE_RULE_REFUSED, FENCE_WITHOUT_RULES
 from drawbridge.agreement.owned_pools import FENCE, SETTLE_SECONDS
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.discovery import find_taint_rules
@@ -138,6 +138,7 @@ class FenceRuleReconciler:
         self._losses, self._lost_at = 0, float("-inf")  # how often it did not any more
         self._rules_at = float("-inf")
         self._is_clean = False  # whether nothing is left of an earlier configuration
+        self._rules, self._refusal = _Rules(), ""
         self._new_findings = NewFindings(reporter, "TaintNodes")
         self._holds: bool | None = None
         self._tainted: frozenset[str] = frozenset()
@@ -167,6 +168,8 @@ class FenceRuleReconciler:
             outcome = _Outcome(is_done=True)
         self._is_clean = outcome.is_done and not wants
         self._conclude(wants, outcome)
+        if outcome.error is not None:
+            raise outcome.error
 
     async def _write_all(self, owned: tuple[OwnedPool, ...], *, is_wanted: bool) -> "_Outcome":
         parts = await self._read_parts()
@@ -191,8 +194,8 @@ class FenceRuleReconciler:
         wanted = {pool: node for pool, node in wanted.items() if node not in tainted}
         # The administrator replaces the policy, perhaps.
         directed = published if installed else ()
-        is_done = await self._write(rules, _Named(named, announced), wanted, directed)
-        return _Outcome(problem or contest, tainted, is_done=is_done)
+        written = await self._write(rules, _Named(named, announced), wanted, directed)
+        return written._replace(problem=problem or contest, tainted=tainted)
 
     def _find_contest(self, lost: frozenset[PoolID]) -> str:
         """Say that another client removes pools from the policy; empty if none does."""
@@ -218,6 +221,13 @@ class FenceRuleReconciler:
             message = f"ownedPools[{wants[0]}] sets fence: rules, but {_describe(outcome)} the"
             message += f" taint {FENCE.key}:{FENCE.effect}"
             finding = FENCE_WITHOUT_RULES.at("ownedPools", message, object="Configuration")
+            findings[finding] = self._reference
+        is_refused = isinstance(outcome.error, ApiError) and outcome.error.refused
+        # That of the first rule, while there are any.
+        self._refusal = self._refusal or f"{outcome.error}" if is_refused else ""
+        if self._refusal:
+            message = f"a DeviceTaintRule cannot be written: {self._refusal}"
+            finding = FENCE_RULE_REFUSED.at("ownedPools", message, object="Configuration")
             findings[finding] = self._reference
         self._new_findings.report(findings)
         if before != (self._holds, self._tainted):
@@ -250,8 +260,8 @@ class FenceRuleReconciler:
         before: "_Named",
         wanted: Mapping[PoolID, str],
         directed: Iterable[PoolID],
-    ) -> bool:
-        """Write the pools, given with their nodes, then the rules; return whether nothing is left.
+    ) -> "_Outcome":
+        """Write the pools, given with their nodes, then the rules; tell how far that is.
 
         The rules of pools that the policy names stay, and those of `directed`.
         """
@@ -269,10 +279,12 @@ class FenceRuleReconciler:
         # The first time also without pools: the rules were perhaps not served when the pools ended.
         if names != before.pools or now - self._rules_at >= RULE_SECONDS:
             self._rules_at = float("-inf")
-            if rules is not None and not await _write_rules(rules, wanted, names.union(directed)):
-                return False
+            if rules is not None:
+                written = await self._rules.write(rules, wanted, names.union(directed))
+                if not written.is_done:
+                    return written
             self._rules_at = now
-        return not names
+        return _Outcome(is_done=not names)
 
     async def _find_ended(self, leaving: Collection[PoolID]) -> Collection[PoolID]:
         """Return the pools that need the fence no more; what is wanted does not wait for it."""
@@ -296,36 +308,56 @@ class FenceRuleReconciler:
         self._reporter.count(NAME, "written")
 
 
-async def _write_rules(
-    store: ObjectStore, wanted: Mapping[PoolID, str], kept: Iterable[PoolID]
-) -> bool:
-    """Create the rules of these pools, and delete others of ours but those of pools that are kept.
+class _Rules:
+    """Writes the rules. What others have made or changed meanwhile is left to a later run."""
 
-    Nodes take turns, and the oldest rules go first. Return whether that is all. What others have
-    made or changed meanwhile is left to a later run: a rule only spares other schedulers the
-    attempt.
-    """
-    missing = {(rule := make_rule(pool))["metadata"]["name"]: rule for pool in wanted}
-    names, wrong = {*map(rule_name, kept)}, []
-    async for rule in store.iterate():
-        name = rule["metadata"]["name"]
-        if name in missing and selects_as(rule, missing[name]):
-            del missing[name]
-        elif name in missing or (name not in names and is_our_rule(rule)):
-            wrong.append(rule)
+    def __init__(self) -> None:
+        self._parts, self._created, self._deleted = FailedLast(), FailedLast(), FailedLast()
 
-    wrong.sort(key=lambda each: each["metadata"].get("creationTimestamp") or "")
+    async def write(
+        self, store: ObjectStore, wanted: Mapping[PoolID, str], kept: Iterable[PoolID]
+    ) -> "_Outcome":
+        """Create the rules of these pools, and delete others of ours but those that are kept.
+
+        Nodes take turns, and the oldest rules go first. Tell whether that is all, or what failed: a
+        rule only spares other schedulers the attempt, so the fence holds all the same.
+        """
+        missing = {(rule := make_rule(pool))["metadata"]["name"]: rule for pool in wanted}
+        names, wrong = {*map(rule_name, kept)}, []
+        async for rule in store.iterate():
+            name = rule["metadata"]["name"]
+            if name in missing and selects_as(rule, missing[name]):
+                del missing[name]
+            elif name in missing or (name not in names and is_our_rule(rule)):
+                wrong.append(rule)
+
+        wrong.sort(key=lambda each: each["metadata"].get("creationTimestamp") or "")
+        deleted = {rule["metadata"]["name"]: rule for rule in wrong}
+        created = _order(missing, wanted)
+        delete, create = partial(_delete_rule, store), partial(_create_rule, store)
+        parts = {
+            "delete": partial(self._deleted.process_each, deleted, delete, MAX_RULES),
+            "create": partial(self._created.process_each, created, create, MAX_RULES),
+        }
+        try:
+            await self._parts.process_each(parts, lambda part: part[1]())
+        except (ApiError, OSError) as error:
+            return _Outcome(error=error)
+        return _Outcome(is_done=max(len(deleted), len(created)) <= MAX_RULES)
+
+
+def _order(
+    missing: Mapping[str, dict[str, Any]], wanted: Mapping[PoolID, str]
+) -> dict[str, dict[str, Any]]:
+    """Return the missing rules, first those that a run can create."""
     turns = FairQueue()
     named = ((node, rule_name(pool)) for pool, node in wanted.items())
-    turns.update(each for each in named if each[1] in missing)
-    created = [missing[name] for _, name in islice(turns.drain(), MAX_RULES + 1)]
-    await process_each(wrong[:MAX_RULES], partial(_delete_rule, store))
-    await process_each(created[:MAX_RULES], partial(_create_rule, store))
-    return max(len(wrong), len(created)) <= MAX_RULES
+    turns.update(key for key in named if key[1] in missing)
+    return {name: missing[name] for _, name in islice(turns.drain(), MAX_RULES)} | {**missing}
 
 
-async def _delete_rule(store: ObjectStore, rule: Unstructured) -> None:
-    metadata = rule["metadata"]
+async def _delete_rule(store: ObjectStore, rule: tuple[str, Unstructured]) -> None:
+    metadata = rule[1]["metadata"]
     try:
         await store.delete(
             metadata["name"], uid=metadata["uid"], version=metadata["resourceVersion"]
@@ -335,20 +367,24 @@ async def _delete_rule(store: ObjectStore, rule: Unstructured) -> None:
             raise
 
 
-async def _create_rule(store: ObjectStore, rule: dict[str, Any]) -> None:
+async def _create_rule(store: ObjectStore, rule: tuple[str, dict[str, Any]]) -> None:
     try:
-        await store.create(rule)
+        await store.create(rule[1])
     except ApiError as error:
         if not error.exists:
             raise
 
 
 class _Outcome(NamedTuple):
-    """Why the cluster cannot keep the fence, the nodes that need the taint, and if all is gone."""
+    """Why the cluster cannot keep the fence, the nodes that need the taint, and if all is gone.
+
+    `error` is that of a rule.
+    """
 
     problem: str = ""
     tainted: frozenset[str] = frozenset()
     is_done: bool = False
+    error: Exception | None = None
 
 
 class _Named(NamedTuple):

@@ -206,7 +206,7 @@ class OwnedNodeReconciler:
             findings = (
                 report_selection(owned, decided),
                 report_disagreement(decided),
-                report_unfenced_nodes(sorted(self._additions.failed.intersection(unfenced))),
+                report_unfenced_nodes(sorted(self._additions.failed.keys() & unfenced)),
                 report_contested_nodes(self._find_contested(nodes)),
             )
             present = filter(None, findings)

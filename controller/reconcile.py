@@ -111,7 +111,7 @@ class FailedLast:
     """
 
     def __init__(self, now: Callable[[], float] | None = None) -> None:
-        self.failed: set[str] = set()
+        self.failed: dict[str, None] = {}  # that failed last is last
         self.tried: dict[str, None] = {}  # of the items of the last run, the latest one at the end
         self._pauses = Pauses(now) if now else None
 
@@ -128,22 +128,21 @@ class FailedLast:
         pauses = self._pauses
 
         async def note(item: tuple[str, T]) -> None:
-            self.tried.pop(item[0], None)
-            self.tried[item[0]] = None
-            self.failed.add(item[0])
+            for names in (self.tried, self.failed):
+                names.pop(item[0], None)
+                names[item[0]] = None
             with pauses.follow(*item) if pauses else nullcontext():
                 await process(item)
-            self.failed.discard(item[0])
+            self.failed.pop(item[0], None)
 
-        self.failed &= items.keys()
+        self.failed = {name: None for name in self.failed if name in items}
         self.tried = {name: None for name in self.tried if name in items}
         if pauses:
             pauses.keep_only(items.keys())
         due = [each for each in items.items() if pauses is None or not pauses.holds(*each)]
-        behind = dict.fromkeys(self.failed, 1)
-        if most is not None:
-            behind = {name: turn for turn, name in enumerate(self.tried, 1)}
-        ordered = sorted(due, key=lambda item: behind.get(item[0], 0))
+        last = self.failed if most is None else self.tried
+        places = {name: place for place, name in enumerate(last, 1)}
+        ordered = sorted(due, key=lambda item: places.get(item[0], 0))
         await process_each(ordered[:most], note)
 
 

@@ -36,6 +36,7 @@ QUOTA_REFUSED = CODES.define("QuotaRefused")
 
 FENCE_MISSING = CODES.define("FenceMissing")
 FENCE_WITHOUT_RULES = CODES.define("FenceWithoutRules")
+FENCE_RULE_REFUSED = CODES.define("FenceRuleRefused")
 FENCE_DISAGREES = CODES.define("FenceDisagrees")
 FENCE_AROUND_ALL_NODES = CODES.define("FenceAroundAllNodes")
 OWNED_NODES_MISSING = CODES.define("OwnedNodesMissing")

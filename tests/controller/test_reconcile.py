@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from controller.reconcile import Reconciler, Schedule, process_each, run_reconciler
+from controller.reconcile import FailedLast, Reconciler, Schedule, process_each, run_reconciler
 from drawbridge.api_error import ApiError
 from tests.tables import every_row
 
@@ -213,6 +213,21 @@ def test_a_failed_item_does_not_stop_the_others_unless_the_server_fails(
         asyncio.run(process_each("abc", does))
     assert raised.value is error
     assert tried == done
+
+
+def test_an_item_that_always_ends_the_run_stops_no_other_one_that_failed() -> None:
+    failed_last, tried = FailedLast(), list[str]()
+    errors = [ApiError(429, "TooManyRequests")] * 4
+
+    async def process(item: tuple[str, None]) -> None:
+        tried.append(item[0])
+        if item[0] == "a" or errors:
+            raise errors.pop() if errors else ApiError(429, "TooManyRequests")
+
+    for _ in range(6):
+        with pytest.raises(ApiError):
+            asyncio.run(failed_last.process_each(dict.fromkeys("abc"), process))
+    assert "".join(tried) == "abcabcabca"
 
 
 def test_an_unexpected_error_is_reported_and_retried() -> None:

@@ -1,5 +1,6 @@
 """The DeviceTaintRules of owned pools: they only spare other schedulers the attempt."""
 
+import contextlib
 import datetime as dt
 from collections.abc import Iterator
 from typing import Any
@@ -76,7 +77,7 @@ def test_a_run_looks_only_for_the_rules_that_it_writes(monkeypatch: pytest.Monke
         scene.node(f"{number:03}")
     scene.reconcile()
     assert len(scene.ruled) == MAX_RULES
-    assert len(turns) == MAX_RULES + 1
+    assert len(turns) == MAX_RULES
 
 
 def test_the_oldest_rules_go_first() -> None:
@@ -124,6 +125,64 @@ def test_a_rule_that_another_client_writes_at_the_same_time_closes_no_node(verb:
     scene.rules.before_write = lambda _verb, _value: None
     assert scene.reconcile(RULE_SECONDS) is True
     assert scene.ruled == ["a"]
+
+
+def run(scene: Scene) -> None:
+    with contextlib.suppress(ApiError):
+        scene.reconcile(RULE_SECONDS)
+
+
+@pytest.mark.parametrize("code", [0, 401, 403, 429, 500, 503])
+def test_a_rule_that_cannot_be_deleted_neither_closes_nodes_nor_keeps_rules_away(code: int) -> None:
+    """The policy is the fence."""
+    scene = Scene(ENTRY)
+    for name in ("gone", "old"):
+        scene.rules.put(make_rule(PoolID(DRIVER, name)))
+
+    def fail(verb: str, value: dict[str, Any]) -> None:
+        if verb == "delete" and value["metadata"]["name"] == rule_name(PoolID(DRIVER, "gone")):
+            raise ApiError(code, "Denied", "the policy of others")
+
+    scene.rules.before_write = fail
+    scene.node("a")
+    for _ in range(4):
+        run(scene)
+        assert scene.reconciler.holds("a") is True
+    assert scene.ruled == ["a", "gone"]
+    said = f"a DeviceTaintRule cannot be written: {code} Denied: the policy of others"
+    assert scene.messages == ([said] if code == 403 else [])
+    with pytest.raises(ApiError):
+        scene.reconcile()
+    scene.rules.before_write = lambda _verb, _value: None
+    scene.reconcile()
+    assert scene.ruled == ["a"]
+
+
+@pytest.mark.parametrize("verb", RULE_CONFLICTS)
+def test_rules_that_are_refused_come_behind_the_others(verb: str) -> None:
+    scene = Scene(ENTRY)
+    names = [f"{number:03}" for number in range(MAX_RULES + 1)]
+    refused = {rule_name(PoolID(DRIVER, name)) for name in names[:MAX_RULES]}
+
+    def fail(written: str, value: dict[str, Any]) -> None:
+        if written == verb and value["metadata"]["name"] in refused:
+            raise ApiError(403, "Forbidden", value["metadata"]["name"])
+
+    scene.rules.before_write = fail
+    for name in names:
+        if verb == "create":
+            scene.node(name)
+        else:
+            scene.rules.put(make_rule(PoolID(DRIVER, name)))
+    for _ in range(2):
+        run(scene)
+    assert scene.ruled == (names[-1:] if verb == "create" else names[:-1])
+    assert len(scene.messages) == 1
+    scene.rules.before_write = lambda _verb, _value: None
+    run(scene)
+    run(scene)
+    assert scene.ruled == (names if verb == "create" else [])
+    assert len(scene.messages) == 1
 
 
 def test_a_rule_with_the_name_of_ours_is_replaced_if_it_selects_something_else() -> None:
