@@ -212,19 +212,21 @@ class MissingTemplateReconciler:
         now = self._elapsed()
         waiting = (*self._rejected.items(), *self._early.items(), *self._later.items())
         self._queue.update(key for key, (_, until) in waiting if until <= now)
-        failed: list[NamespacedName] = []
+        failed: dict[NamespacedName, None] = {}
 
         async def process(key: NamespacedName) -> None:
-            failed.append(key)
+            failed[key] = None
             began = self._elapsed()
             try:
                 await self._process_pod(key)
+                del failed[key]
             finally:
-                self._queue.note_time(key[0], self._elapsed() - began)
-            failed.remove(key)
+                took = self._elapsed() - began
+                self._queue.note_turn(key[0], took, failed=key in failed)
 
+        failed_before = self._queue.failed
         try:
-            await process_each(self._queue.drain(), process)
+            await process_each(self._queue.drain(), process, lambda key: key[0] in failed_before)
         finally:
             self._queue.update(failed)
             count = len({*self._unresolved, *self._rejected, *self._early})
@@ -287,7 +289,7 @@ class MissingTemplateReconciler:
             return
         work = [partial(self._check_template, each, key, pod) for each in stored.values() if each]
         # A use that cannot be recorded does not leave the pod without its other templates.
-        await process_each((*work, partial(self._ensure, key, pod, missing)), lambda part: part())
+        await process_each((partial(self._ensure, key, pod, missing), *work), lambda part: part())
 
     async def _ensure(
         self, key: NamespacedName, pod: WatchedObject[WatchedPod], missing: frozenset[str]

@@ -15,7 +15,7 @@ from drawbridge.api_error import ApiError
 
 _FACTOR: Final = 2.0
 _MAX_FAILURES: Final = 20
-_MAX_INTERNAL_ERRORS: Final = 50  # of one run
+_MAX_UNCLEAR_ERRORS: Final = 50  # of one run
 _OF_ITEM: Final = "other items were processed all the same"
 
 T = TypeVar("T")
@@ -76,24 +76,33 @@ class EventLoopClock:
             return
 
 
-async def process_each(items: Iterable[T], process: Callable[[T], Awaitable[None]]) -> None:
+async def process_each(
+    items: Iterable[T],
+    process: Callable[[T], Awaitable[None]],
+    has_failed: Callable[[T], bool] = lambda _: False,
+) -> None:
     """Process every item; a permanent failure of one item does not stop the others.
 
     The first exception is raised after the last item. If the API server cannot process any
     request now, the exception is raised immediately and the next run retries all items. An internal
-    error can be either: of a webhook of others, or of the storage.
+    error can be either: of a webhook of others, or of the storage. So can an error that another
+    request may not get, of an item that has failed before, while others succeed.
 
     Other tasks run after each item: tenants decide how many items there are, and an item that
     needs no request does not wait for anything.
     """
     first: Exception | None = None
-    internal_errors = 0
+    unclear_errors, succeeded = 0, False
     for item in items:
         try:
             await process(item)
+            succeeded = True
         except Exception as error:
-            internal_errors += isinstance(error, ApiError) and error.internal
-            if _affects_all_requests(error) or internal_errors > _MAX_INTERNAL_ERRORS:
+            is_again = isinstance(error, ApiError) and error.transient and has_failed(item)
+            is_unclear = is_again or (isinstance(error, ApiError) and error.internal)
+            unclear_errors += is_unclear
+            affects_all = _affects_all_requests(error) and not (is_again and succeeded)
+            if affects_all or unclear_errors > _MAX_UNCLEAR_ERRORS:
                 raise
             first = first or error
         await asyncio.sleep(0)
@@ -143,11 +152,13 @@ class FailedLast:
         last = self.failed if most is None else self.tried
         places = {name: place for place, name in enumerate(last, 1)}
         ordered = sorted(due, key=lambda item: places.get(item[0], 0))
-        await process_each(ordered[:most], note)
+        await process_each(ordered[:most], note, lambda item: item[0] in places)
 
 
 def _affects_all_requests(error: Exception) -> bool:
     """Whether the cause is the API server or the network; a bug concerns one item."""
+    if _OF_ITEM in getattr(error, "__notes__", ()):
+        return False
     return isinstance(error, OSError) or (isinstance(error, ApiError) and not _answered(error))
 
 
@@ -194,10 +205,11 @@ async def _back_off(
     error: Exception, failures: int, wake_up: asyncio.Event, schedule: Schedule, clock: Clock
 ) -> None:
     pause = min(schedule.first_retry * _FACTOR**failures, schedule.max_retry)
-    if isinstance(error, ApiError) and error.retry_after is not None:
+    of_item = _OF_ITEM in getattr(error, "__notes__", ())
+    if isinstance(error, ApiError) and error.retry_after is not None and not of_item:
         await clock.sleep(max(pause, error.retry_after))
         return
-    concerns_item = isinstance(error, ApiError) or _OF_ITEM in getattr(error, "__notes__", ())
+    concerns_item = isinstance(error, ApiError) or of_item
     if not concerns_item or _affects_all_requests(error):
         # A wake-up neither makes the API server available again nor ends a bug of each run.
         await clock.sleep(pause)

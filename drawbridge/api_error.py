@@ -65,7 +65,12 @@ class ApiError(Exception):
     @property
     def refused(self) -> bool:
         """Whether the API server rejected the request and would reject it again."""
-        return 400 <= self.code < 500 and self.code not in _TRANSIENT_CODES
+        return 400 <= self.code < 500 and not self.transient
+
+    @property
+    def transient(self) -> bool:
+        """Whether the API server answered that the same request can succeed later."""
+        return self.code in _TRANSIENT_CODES
 
     @property
     def internal(self) -> bool:

@@ -56,8 +56,30 @@ def test_a_namespace_whose_turns_take_long_comes_after_the_others() -> None:
     served = []
     for space, _ in queue.drain():
         served.append(space)
-        queue.note_time(space, 2.0 if space == "slow" else 0.01)
+        queue.note_turn(space, 2.0 if space == "slow" else 0.01)
     assert served == ["slow", *["quick"] * 3, "slow", "slow"]
+
+
+def test_a_namespace_whose_turn_failed_comes_after_the_others_until_one_succeeds() -> None:
+    queue = FairQueue()
+    served = []
+    for failing in ("abc", "a", "", ""):
+        queue.update([(space, "1") for space in "abcd"])
+        for space, _ in queue.drain():
+            served.append(space)
+            queue.note_turn(space, 2.0 if space == "d" else 1.0, failed=space in failing)
+        served.append(",".join(sorted(queue.failed)))
+    assert " ".join(served) == "a b c d a,b,c d a b c a b c d a  b c a d "
+
+
+def test_a_failure_of_a_namespace_that_waits_no_more_is_forgotten() -> None:
+    queue = FairQueue()
+    queue.update([("a", "1"), ("a", "2")])
+    next(queue.drain())
+    queue.note_turn("a", 1.0, failed=True)
+    queue.discard(("a", "2"))
+    assert list(queue.drain()) == []
+    assert not queue.failed
 
 
 KEYS = st.tuples(st.sampled_from("abcd"), st.sampled_from("0123"))
@@ -80,7 +102,7 @@ def test_turns_go_to_the_namespace_whose_turns_took_least(
         assert served == (space, name)
         noted = data.draw(st.sampled_from([space, "a"]), "noted")
         seconds = data.draw(st.sampled_from([0.0, 1.0, 2.0]), "seconds")
-        queue.note_time(noted, seconds)
+        queue.note_turn(noted, seconds)
         times.note(noted, seconds)
     assert not waiting
 
@@ -97,7 +119,7 @@ def test_a_turn_does_not_look_at_all_namespaces_that_wait(monkeypatch: pytest.Mo
     queue = FairQueue()
     queue.update((f"{number % 500}", f"{number}") for number in range(1000))
     for space, _ in queue.drain():
-        queue.note_time(space, 0.001)
+        queue.note_turn(space, 0.001)
     assert len(set(looks)) == 500
     assert len(looks) < 10 * 1000
 

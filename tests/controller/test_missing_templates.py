@@ -1,6 +1,7 @@
 """Missing templates of pending pods, recreated from the original requests of the pods."""
 
 import asyncio
+import contextlib
 import copy
 import datetime as dt
 import traceback
@@ -446,6 +447,33 @@ def test_a_pod_whose_copies_are_killed_again_and_again_is_reported_and_tried_no_
     scene.reconciler.queue_unresolved()  # new facts
     scene.reconcile()
     assert [*scene.templates.objects] == [(TEAM, name)]
+
+
+@pytest.mark.parametrize("code", [0, 401, 403, 408, 429, 500, 503])
+def test_a_namespace_whose_templates_always_fail_at_once_delays_those_of_others_once(
+    code: int,
+) -> None:
+    """Its turns take the least time."""
+    scene, created = Scene(OTHER), 0
+    pods = {"bad": translated(OTHER), "two": translated()}
+
+    def deny(_verb: str, value: Unstructured) -> None:
+        if value["metadata"]["name"] == pods["bad"][1]:
+            raise ApiError(code, "Denied", "the webhook of others")
+        scene.clock.now += dt.timedelta(seconds=0.1)
+
+    scene.templates.before_write = deny
+    scene.label("bad", "enforce")
+    for space, (pod, _) in pods.items():
+        scene.put({**pod, "metadata": {**pod["metadata"], "namespace": space}})
+    for _ in range(7):
+        with contextlib.suppress(ApiError):
+            asyncio.run(scene.reconciler.reconcile())
+        scene.clock.now += dt.timedelta(seconds=5)
+        for space, name in [*scene.templates.objects]:
+            scene.reconciler.template_changed(scene.templates.remove(name, space), None)
+            created += space == "two"
+    assert created >= 5
 
 
 def test_a_namespace_whose_pods_take_long_delays_those_of_others_once() -> None:

@@ -134,18 +134,26 @@ def test_failures_are_reported_and_retried_with_exponential_back_off() -> None:
 
 
 def _failed_item(error: Exception) -> Exception:
-    """Return what a run raises in which one item failed."""
+    """Return what a run raises in which one item failed as it did before."""
 
-    async def fail(_item: str) -> None:
-        raise error
+    async def fail(item: str) -> None:
+        if item == "a":
+            raise error
 
     with pytest.raises(type(error)) as raised:
-        asyncio.run(process_each("a", fail))
+        asyncio.run(process_each("ba", fail, lambda _: True))
     return raised.value
 
 
-@every_row(("error",), [ApiError(403, "Forbidden", "exceeded quota"), KeyError("a bug")])
-def test_a_wake_up_ends_the_back_off_after_a_permanent_error(error: Exception) -> None:
+@every_row(
+    ("error",),
+    [
+        ApiError(403, "Forbidden", "exceeded quota"),
+        ApiError(429, "TooManyRequests", "a webhook", retry_after=60.0),
+        KeyError("a bug"),
+    ],
+)
+def test_a_wake_up_ends_the_back_off_after_an_error_of_one_item(error: Exception) -> None:
     failed = _failed_item(error)
 
     def refused() -> None:
@@ -213,6 +221,64 @@ def test_a_failed_item_does_not_stop_the_others_unless_the_server_fails(
         asyncio.run(process_each("abc", does))
     assert raised.value is error
     assert tried == done
+
+
+@every_row(
+    ("code", "runs"),
+    [
+        (401, ["a", "bc", "bde", "bdace", "bdace"]),
+        (429, ["a", "bc", "bde", "bdace", "bdace"]),
+        (403, ["abcde", "bdace"]),
+        (0, ["a", "bc", "bde", "bda", "bdc"]),
+        (503, ["a", "bc", "bde", "bda", "bdc"]),
+    ],
+)
+def test_an_error_that_an_item_gets_again_while_others_succeed_is_its_own(
+    code: int, runs: list[str]
+) -> None:
+    failed_last, tried = FailedLast(), list[str]()
+
+    async def process(item: tuple[str, None]) -> None:
+        tried.append(item[0])
+        if item[0] in "ace":
+            raise ApiError(code, "Denied")
+
+    for expected in runs:
+        tried.clear()
+        with pytest.raises(ApiError):
+            asyncio.run(failed_last.process_each(dict.fromkeys("abcde"), process))
+        assert "".join(tried) == expected
+
+
+def test_of_many_items_that_get_an_error_again_only_some_are_tried() -> None:
+    """The API server is perhaps overloaded after all."""
+    tried = []
+
+    async def process(item: int) -> None:
+        tried.append(item)
+        if item:
+            raise ApiError(429, "TooManyRequests")
+
+    with pytest.raises(ApiError):
+        asyncio.run(process_each(range(1000), process, lambda _: True))
+    assert len(tried) == 52
+
+
+def test_an_error_of_an_item_of_a_part_does_not_stop_the_other_parts() -> None:
+    tried = []
+
+    async def process(item: str) -> None:
+        tried.append(item)
+        if item == "b":
+            raise ApiError(429, "TooManyRequests")
+
+    with pytest.raises(ApiError):
+        asyncio.run(
+            process_each(
+                ("ab", "c"), lambda items: process_each(items, process, lambda _: items == "ab")
+            )
+        )
+    assert tried == ["a", "b", "c"]
 
 
 def test_an_item_that_always_ends_the_run_stops_no_other_one_that_failed() -> None:

@@ -286,7 +286,7 @@ def test_a_template_with_admin_access_needs_the_label_of_the_namespace(
     assert scene.reconcile() == ([template.name] if created else [])
 
 
-@pytest.mark.parametrize("code", [403, 500])
+@pytest.mark.parametrize("code", [0, 401, 403, 429, 500])
 def test_a_use_that_cannot_be_recorded_leaves_no_pod_without_a_template(code: int) -> None:
     scene = Scene(now=OTHER)
     (_, used), (pod, name) = translated(), translated(OTHER)
@@ -301,7 +301,7 @@ def test_a_use_that_cannot_be_recorded_leaves_no_pod_without_a_template(code: in
 
     scene.templates.before_write = refuse
     for _ in range(2):
-        with contextlib.suppress(ApiError):  # of an internal error, which is tried again
+        with contextlib.suppress(ApiError):  # which is tried again
             scene.reconcile()
         scene.clock.now += dt.timedelta(seconds=5)
     assert [template for _, template in scene.templates.objects] == [used, name]
