@@ -21,7 +21,7 @@ from controller.protocols import (
     WallClock,
     WatchedObject,
 )
-from controller.reconcile import FailedLast, process_each
+from controller.reconcile import FailedLast
 from controller.template_use import is_created_ahead, last_used
 from controller.watched_objects import PartialObject, WatchedPod
 from drawbridge.agreement.owned_templates import has_owned_name, is_exclusively_owned
@@ -35,10 +35,12 @@ UNUSED: Final = timedelta(days=1)
 # Most pods follow their template within seconds. A pod that does not was rejected or abandoned.
 NEVER_USED: Final = timedelta(minutes=15)
 
-_Templates = list[WatchedObject[PartialObject]]
+_Templates = dict[str, WatchedObject[PartialObject]]  # by name
 
 
-def find_unused(templates: Iterable[WatchedObject[PartialObject]], now: datetime) -> _Templates:
+def find_unused(
+    templates: Iterable[WatchedObject[PartialObject]], now: datetime
+) -> list[WatchedObject[PartialObject]]:
     """Return Drawbridge's templates that no pod used for a day, by their own timestamps.
 
     Templates that no pod ever used are returned after 15 minutes.
@@ -87,6 +89,7 @@ class TemplateGarbageCollector:
         self._reporter = reporter
         self._now = now
         self._failed_last = FailedLast()
+        self._templates_of: dict[str, FailedLast] = {}  # by namespace
 
     async def reconcile(self) -> None:
         """Delete the templates that are unused now."""
@@ -94,7 +97,9 @@ class TemplateGarbageCollector:
         collected = await asyncio.to_thread(find_unused, templates, self._now())
         unused: dict[str, _Templates] = {}
         for template in collected:
-            unused.setdefault(template.namespace, []).append(template)
+            unused.setdefault(template.namespace, {})[template.name] = template
+        before = self._templates_of
+        self._templates_of = {name: before.get(name) or FailedLast() for name in unused}
         await self._failed_last.process_each(unused, self._collect_namespace)
 
     async def _collect_namespace(self, unused: tuple[str, _Templates]) -> None:
@@ -109,13 +114,14 @@ class TemplateGarbageCollector:
         async for pod in self._pods.iterate(namespace):
             referenced |= referenced_templates(pod)
 
-        async def collect(template: WatchedObject[PartialObject]) -> None:
-            if template.name in referenced:
+        async def collect(item: tuple[str, WatchedObject[PartialObject]]) -> None:
+            name, template = item
+            if name in referenced:
                 await self._renew(template)
             else:
                 await self._delete(template)
 
-        await process_each(templates, collect)
+        await self._templates_of[namespace].process_each(templates, collect)
 
     async def _renew(self, template: WatchedObject[PartialObject]) -> None:
         """Record the use, so that the pods of the namespace are not listed again for a day."""

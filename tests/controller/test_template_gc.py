@@ -298,3 +298,23 @@ def test_a_namespace_whose_writes_get_no_response_keeps_the_templates_of_no_othe
         with pytest.raises(UnreachableError):
             asyncio.run(scene.reconciler.reconcile())
     assert not any(space == "last" for space, _ in scene.templates.objects)
+
+
+@every_row(("code",), [0, 401, 403, 429, 500, 503])
+def test_a_template_that_cannot_be_deleted_keeps_no_other_one_of_its_namespace(code: int) -> None:
+    scene = Scene()
+    for number in range(3):
+        requests: list[Value] = [{"name": "a", "exactly": {"deviceClassName": f"gpus{number}"}}]
+        made = make_template({"devices": {"requests": requests}})
+        metadata = {**scene.stored["metadata"], "name": made.name}
+        scene.templates.put({**made.object, "metadata": metadata}, START - dt.timedelta(days=2))
+
+    def deny(_verb: str, value: Unstructured) -> None:
+        if value["metadata"]["name"] == MADE.name:
+            raise ApiError(code, "Denied", "a policy")
+
+    scene.templates.before_write = deny
+    for _ in range(2):
+        with pytest.raises(ApiError):
+            scene.collects()
+    assert [name for _, name in scene.templates.objects] == [MADE.name]
