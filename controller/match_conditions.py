@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from controller.field_ownership import release_fields
 from controller.new_findings import NewFindings
 from controller.protocols import Gauge, ObjectReference, ObjectStore, Reporter, Unstructured
+from controller.reconcile import FailedLast
 from drawbridge.agreement.guard_rollout import serves_guard
 from drawbridge.agreement.match_conditions import (
     API_VERSION,
@@ -48,10 +49,15 @@ class MatchConditionReconciler:
         self._live = live
         self._configuration = configuration
         self._reporter = reporter
+        self._released = FailedLast()
         self._new_findings = NewFindings(reporter, "MatchConditions")
 
     async def reconcile(self) -> None:
         """Report which webhooks may not be called now, then apply the required conditions."""
+
+        async def release(item: tuple[str, Unstructured | None]) -> None:
+            await release_fields(self._stores[item[0]], item[1], FIELD_MANAGER)
+
         configuration = self._configuration()
         served = serves_guard(await self._live.read_deployment())
         mutating = self._live.read_mutating()
@@ -69,8 +75,7 @@ class MatchConditionReconciler:
             self._reporter.count(NAME, "applied")
         if not changes:
             # Only now: while the conditions change, ownership removes those of the transition.
-            for kind, live in ((KIND, mutating), (GUARD_KIND, validating)):
-                await release_fields(self._stores[kind], live, FIELD_MANAGER)
+            await self._released.process_each({KIND: mutating, GUARD_KIND: validating}, release)
 
     def _report(
         self,

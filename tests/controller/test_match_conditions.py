@@ -466,19 +466,35 @@ def test_the_guard_keeps_failing_during_the_next_rollout() -> None:
     assert scene.guard["failurePolicy"] == "Fail"
 
 
+MANAGERS = [{"manager": each, "operation": "Apply"} for each in ("kubectl", "drawbridge")]
+
+
 def test_the_ownership_of_the_fields_is_released_once_nothing_changes() -> None:
     scene = Scene()
     held = scene.stores[KIND].objects["", WEBHOOK_CONFIGURATION]
-    managers = [{"manager": each, "operation": "Apply"} for each in ("kubectl", "drawbridge")]
-    held["metadata"]["managedFields"] = managers
+    held["metadata"]["managedFields"] = MANAGERS
     assert scene.reconcile() == [f"apply {KIND}"]
     # The store of the tests follows no managers.
     held = scene.stores[KIND].objects["", WEBHOOK_CONFIGURATION]
-    held["metadata"]["managedFields"] = managers
+    held["metadata"]["managedFields"] = MANAGERS
     for code in (404, 409):  # it has changed, which the watch shows later
         scene.error = ApiError(code, "", "changed meanwhile")
         assert scene.reconcile() == [f"merge {KIND}"]
     assert scene.reconcile() == [f"merge {KIND}"]
-    assert scene.written["metadata"]["managedFields"] == managers[:1]
-    held["metadata"]["managedFields"] = managers[:1]
+    assert scene.written["metadata"]["managedFields"] == MANAGERS[:1]
+    held["metadata"]["managedFields"] = MANAGERS[:1]
     assert scene.reconcile() == []
+
+
+@pytest.mark.parametrize("code", [0, 401, 403, 429, 500])
+def test_ownership_that_cannot_be_released_keeps_no_other_one(code: int) -> None:
+    scene = Scene(asks())
+    for store in scene.stores.values():
+        store.objects["", WEBHOOK_CONFIGURATION]["metadata"]["managedFields"] = MANAGERS
+    tried = list[str]()
+    for _ in range(2):
+        scene.error = ApiError(code, "Denied", "a policy")
+        with pytest.raises(ApiError):
+            scene.reconcile()
+        tried += scene.applied
+    assert f"merge {GUARD_KIND}" in tried
