@@ -286,6 +286,9 @@ class MissingTemplateReconciler:
         if not (included := self._scope.includes(pod.value.metadata)):
             findings = None if included is None else _describe_scope(pod.value, missing)
             self._set_unresolved(key, pod, findings if missing else ())
+            # An event shows that it is in scope again, and its time begins anew.
+            self._early.pop(key, None)
+            self._later.pop(key, None)
             return
         work = [partial(self._check_template, each, key, pod) for each in stored.values() if each]
         # A use that cannot be recorded does not leave the pod without its other templates.

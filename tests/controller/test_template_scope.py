@@ -1,5 +1,6 @@
 """Where templates are created and marked as used, and what their pods cost."""
 
+import asyncio
 import contextlib
 import copy
 import datetime as dt
@@ -10,6 +11,7 @@ import pytest
 
 from controller.fair_queue import FairQueue
 from controller.protocols import Gauge, Unstructured
+from controller.watched_objects import WatchedPodMetadata
 from drawbridge.agreement.template_objects import build_object
 from drawbridge.api_error import ApiError
 from drawbridge.config.model import Configuration, Decisions, LabelSelector, Rollout, Scope
@@ -108,6 +110,31 @@ def test_a_pod_whose_namespace_returns_to_the_scope_gets_its_template() -> None:
     scene.reconciler.namespace_changed(None, scene.namespaces.get(TEAM))
     assert scene.reconcile() == [name]
     assert scene.reporter.gauges == {Gauge.PODS_WITHOUT_TEMPLATE: 0}
+
+
+@pytest.mark.parametrize("is_created", [True, False])
+def test_a_pod_that_leaves_the_scope_is_looked_at_once(
+    monkeypatch: pytest.MonkeyPatch, *, is_created: bool
+) -> None:
+    scene = Scene()
+    pod, name = translated()
+    scene.put(pod)
+    if is_created:
+        assert scene.reconcile() == [name]
+    else:
+        asyncio.run(scene.reconciler.reconcile())  # its client has time
+    scene.label(TEAM, "off")
+    scene.clock.now += dt.timedelta(seconds=20)
+    includes, looks = scene.reconciler._scope.includes, list[str]()  # noqa: SLF001
+
+    def look(metadata: WatchedPodMetadata) -> bool | None:
+        looks.append(metadata.name)
+        return includes(metadata)
+
+    monkeypatch.setattr(scene.reconciler._scope, "includes", look)  # noqa: SLF001
+    for _ in range(2):
+        scene.reconcile()
+    assert looks == ["train"]
 
 
 def test_without_the_webhook_configuration_no_template_is_created() -> None:
