@@ -149,10 +149,10 @@ class FailedLast:
         if pauses:
             pauses.keep_only(items.keys())
         due = [each for each in items.items() if pauses is None or not pauses.holds(*each)]
-        last = self.failed if most is None else self.tried
+        last, failed = self.failed if most is None else self.tried, frozenset(self.failed)
         places = {name: place for place, name in enumerate(last, 1)}
         ordered = sorted(due, key=lambda item: places.get(item[0], 0))
-        await process_each(ordered[:most], note, lambda item: item[0] in places)
+        await process_each(ordered[:most], note, lambda item: item[0] in failed)
 
 
 def _affects_all_requests(error: Exception) -> bool:

@@ -250,6 +250,21 @@ def test_an_error_that_an_item_gets_again_while_others_succeed_is_its_own(
         assert "".join(tried) == expected
 
 
+def test_the_first_error_of_an_item_that_was_well_before_ends_a_run() -> None:
+    failed_last, tried, denied = FailedLast(), list[str](), set[str]()
+
+    async def process(item: tuple[str, None]) -> None:
+        tried.append(item[0])
+        if item[0] in denied:
+            raise ApiError(429, "TooManyRequests")
+
+    asyncio.run(failed_last.process_each(dict.fromkeys("abc"), process, 3))
+    denied.add("b")
+    with pytest.raises(ApiError):
+        asyncio.run(failed_last.process_each(dict.fromkeys("abc"), process, 3))
+    assert "".join(tried) == "abcab"
+
+
 def test_of_many_items_that_get_an_error_again_only_some_are_tried() -> None:
     """The API server is perhaps overloaded after all."""
     tried = []
