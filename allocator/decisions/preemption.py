@@ -232,8 +232,11 @@ class DevicePreemption:
         victims = victim_search.choose(ordered)
         if victims is None:
             return _refuse(priority, victim_search.exceeding, unfinished=search.out_of_time())
+        # What is promised of the counters that the devices need is given up as well.
+        hardware = self._preemptors.hardware_of
+        taken = hardware(hold.device_id for hold in victims.holds)
         for promise in promises:
-            if not set(victims.claims).isdisjoint(_claims_of((promise,))):
+            if not taken.isdisjoint(hardware(self._promised_to(promise))):
                 self._reserved.end_promise(promise.uid, search.pod.namespace)
         self._preemptors.begin(search, victims, now)
         if not victims.pods and not victims.required:

@@ -211,22 +211,7 @@ class Preemptors:
         claims = (uid for uid in pending if all_wanted.isdisjoint(self._devices_of(uid)))
         return frozenset((*claims, *partly)), devices
 
-    def _others(self, pod_uid: str, priority: int) -> list[Preemptor]:
-        pods = self._all()
-        return [each for each in pods if each.uid != pod_uid and each.priority >= priority]
-
-    # --- parts ---
-
-    def _lower_that_lose_devices(self, devices: DeviceVictims, priority: int) -> list[Preemptor]:
-        taken = self._hardware_of(hold.device_id for hold in devices.holds)
-        return [
-            preemptor
-            for preemptor in self.lower_than(priority)
-            if not preemptor.pending.isdisjoint(devices.claims)
-            or not taken.isdisjoint(self._hardware_of(hold.device_id for hold in preemptor.holds))
-        ]
-
-    def _hardware_of(self, devices: Iterable[DeviceID]) -> set[tuple[PoolID, str, str]]:
+    def hardware_of(self, devices: Iterable[DeviceID]) -> set[tuple[PoolID, str, str]]:
         """Return devices and the counter sets that they consume."""
         hardware = set()
         for device in devices:
@@ -236,6 +221,21 @@ class Preemptors:
             sets = (each.counter_set for each in (published.consumes_counters if published else ()))
             hardware.update((device.pool, "counters", name) for name in sets)
         return hardware
+
+    def _others(self, pod_uid: str, priority: int) -> list[Preemptor]:
+        pods = self._all()
+        return [each for each in pods if each.uid != pod_uid and each.priority >= priority]
+
+    # --- parts ---
+
+    def _lower_that_lose_devices(self, devices: DeviceVictims, priority: int) -> list[Preemptor]:
+        taken = self.hardware_of(hold.device_id for hold in devices.holds)
+        return [
+            preemptor
+            for preemptor in self.lower_than(priority)
+            if not preemptor.pending.isdisjoint(devices.claims)
+            or not taken.isdisjoint(self.hardware_of(hold.device_id for hold in preemptor.holds))
+        ]
 
     def _end_and_retry(self, preemptor: Preemptor) -> None:
         """Keep nothing for a pod any more, and let it preempt again."""

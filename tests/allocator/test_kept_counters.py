@@ -26,10 +26,10 @@ def _device(number: int, size: str, consumed: int) -> dict[str, Any]:
     return {"name": f"gpu-{number}", "attributes": attributes, "consumesCounters": [counters]}
 
 
-def _ask(contest: Contest, uid: str, size: str, priority: int) -> list[str]:
+def _ask(contest: Contest, uid: str, size: str, priority: int, named: str = "") -> list[str]:
     selectors = [{"cel": {"expression": _SELECTOR.format(size)}}]
     exactly = {"deviceClassName": "gpu", "selectors": selectors}
-    wanted = claim(f"of-{uid}", requests=[{"name": "r", "exactly": exactly}])
+    wanted = claim(named or f"of-{uid}", requests=[{"name": "r", "exactly": exactly}])
     reply = contest.cluster.prefilter(uid, wanted, priority=priority)
     nodes = [fitting.node for fitting in reply.fit]
     contest.waiting.note_answer(uid, nodes, contest.cluster.now)
@@ -75,6 +75,21 @@ def test_pods_that_come_one_after_the_other_make_no_eviction_vain() -> None:
         if _ask(contest, "high", "whole", HIGH):
             break
     assert evicted == ["low-0"]
+
+
+def test_counters_promised_for_a_shared_claim_are_kept_for_a_more_important_pod() -> None:
+    contest = _gpu()
+    contest.run("victim", "n1", 1)
+    contest.run("ending", "n1", 2)
+    for uid in ("low-0", "low-1"):
+        assert _ask(contest, uid, "half", LOW, "shared") == []
+    contest.end("ending")
+    assert contest.woken() == ["low-0", "low-1"]
+    assert _preempt(contest, "high", "whole") == ["victim"]
+    for uid in ("low-0", "low-1"):
+        assert _ask(contest, uid, "half", LOW, "shared") == []
+    contest.end("victim")
+    assert _ask(contest, "high", "whole", HIGH) == ["n1"]
 
 
 def test_what_another_pod_releases_later_is_kept_as_well() -> None:
