@@ -27,7 +27,8 @@ from tests.world.watches import Follower, Front
 class Held(NamedTuple):
     """What one claim or promise holds in a ledger, and the pods that use or are to use it.
 
-    A claim can be reserved in the API server for one pod, and promised to others beside that.
+    A claim can be reserved in the API server for one pod, and promised to others beside that. What
+    has no consumers is never released.
     """
 
     holds: frozenset[Hold]
@@ -37,7 +38,8 @@ class Held(NamedTuple):
 class Answered(NamedTuple):
     """A question about victims, and the answer.
 
-    With what was held then, and the nodes of which the allocator knew all devices.
+    With what was held then, or is left to others that wait for it, and the nodes of which the
+    allocator knew all devices.
     """
 
     pod: JSON
@@ -82,7 +84,7 @@ class Preemptions(Evictions):
     def ask(self, parts: _Parts, pod: JSON, nodes: Iterable[PreemptionNode]) -> list[str]:
         """Return the UIDs of the pods that must go for a pod, and note the answer."""
         request = PreemptRequest(pod_uid=pod["metadata"]["uid"], nodes=tuple(nodes))
-        held, whole = read_held(parts), _find_whole(parts)
+        held, whole = read_available(parts, pod), _find_whole(parts)
         reply = parts.calls.preempt(request)
         chosen = [*reply.victims, *(v for each in reply.evictions for v in each.victims)]
         if chosen:
@@ -104,6 +106,27 @@ def read_held(parts: _Parts) -> dict[str, Held]:
         key: Held(frozenset(own), frozenset({*state.pods.consumers(key), *users.get(key, ())}))
         for key, own in holds.items()
     }
+
+
+def read_available(parts: _Parts, pod: JSON) -> dict[str, Held]:
+    """Return what is held, and what others with at least the priority of a pod wait for.
+
+    They get the devices that victims were selected for. A claim that is being released anyway
+    counts for the one pod that was told to wait for it.
+    """
+    held, records = read_held(parts), parts.state.decisions.state.records
+    own, priority = pod["metadata"]["uid"], pod["spec"].get("priority", 0)
+    nobody = frozenset[str]()
+    for record in records.having("paired"):
+        if record.uid != own and record.paired and record.paired.priority >= priority:
+            for uid in record.paired.claims & held.keys():
+                held[uid] = held[uid]._replace(consumers=nobody)
+    for kept in filter(None, (record.kept for record in records.having("kept"))):
+        if kept.uid != own and kept.priority >= priority:
+            for uid in kept.pending:
+                held.pop(uid, None)
+            held[kept.key] = Held(read_holds(kept.holds), nobody)
+    return held
 
 
 def read_holds(holds: Iterable[LedgerHold]) -> frozenset[Hold]:

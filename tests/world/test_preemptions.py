@@ -14,11 +14,14 @@ from allocator.scheduler.protocol import (
     PreemptReply,
     PreemptRequest,
 )
+from allocator.state.records import Paired
+from drawbridge.dra.inventory import PoolID
+from drawbridge.ledger.holdings import Hold as LedgerHold
 from tests.cluster.fake.kinds import JSON
 from tests.world.budgets import find_violating, make_budget
 from tests.world.nodes import Hold
 from tests.world.preemption_invariants import a_preemption_spares_whom_it_can
-from tests.world.preemptions import Answered, Held, read_held
+from tests.world.preemptions import Answered, Held, read_available, read_held
 from tests.world.script import Event
 from tests.world.world import World, play
 
@@ -95,15 +98,50 @@ def judge(answered: Answered) -> Iterator[str]:
     return a_preemption_spares_whom_it_can(cast("World", world))
 
 
-def test_a_claim_is_kept_by_its_consumers_and_by_pods_that_are_promised_it() -> None:
-    ledger = SimpleNamespace(devices=lambda: ("device",), holders=lambda _: {"c": ()})
+def make_parts(**records: JSON) -> _Parts:
+    """Return an allocator with one claim, and pods that preempt or wait for released devices."""
+    ledger = SimpleNamespace(devices=lambda: ("device",), holders=lambda _: {"c": (hold("whole"),)})
     pods = SimpleNamespace(consumers=lambda _: ("consumer",))
+    table = SimpleNamespace(having=lambda part: records.get(part, ()))
     decisions = SimpleNamespace(
-        state=SimpleNamespace(ledger=ledger, pods=pods),
+        state=SimpleNamespace(ledger=ledger, pods=pods, records=table),
         reservations=SimpleNamespace(users=lambda: {"c": ["promised"]}),
     )
-    parts = SimpleNamespace(state=SimpleNamespace(decisions=decisions))
-    assert read_held(cast("_Parts", parts))["c"].consumers == {"consumer", "promised"}
+    return cast("_Parts", SimpleNamespace(state=SimpleNamespace(decisions=decisions)))
+
+
+def hold(device: str) -> LedgerHold:
+    return LedgerHold(PoolID("d.io", "n1"), device)
+
+
+def test_a_claim_is_kept_by_its_consumers_and_by_pods_that_are_promised_it() -> None:
+    assert read_held(make_parts())["c"].consumers == {"consumer", "promised"}
+
+
+# What is held of a node for ever if another pod of a priority waits, and whether the claim goes.
+@pytest.mark.parametrize(
+    ("uid", "priority", "part", "kept"),
+    [
+        ("other", 100, "kept", {"half-0"}),
+        ("other", 50, "kept", set()),
+        ("own", 100, "kept", set()),
+        ("other", 100, "paired", {"whole"}),
+        ("other", 50, "paired", set()),
+        ("own", 100, "paired", set()),
+    ],
+)
+def test_what_another_pod_waits_for_stays_held_for_it(
+    uid: str, priority: int, part: str, kept: set[str]
+) -> None:
+    preemptor = SimpleNamespace(
+        uid=uid, priority=priority, pending={"c"}, key=f"kept for {uid}", holds=[hold("half-0")]
+    )
+    waits = {"kept": preemptor, "paired": Paired(priority, frozenset({"c"}))}
+    parts = make_parts(**{part: [SimpleNamespace(uid=uid, **{part: waits[part]})]})
+    pod = {"metadata": {"uid": "own"}, "spec": {"priority": 100}}
+    held = read_available(parts, pod)
+    assert {h.device[1] for each in held.values() if not each.consumers for h in each.holds} == kept
+    assert ("c" in held) == (kept != {"half-0"})
 
 
 def play_drains(seed: int) -> Mapping[str, int]:
