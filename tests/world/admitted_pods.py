@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tests.cluster.fake.kinds import JSON
+from tests.cluster.fake.kinds import JSON, named
 from tests.world.admission import RefusedPodError
 from tests.world.events import create_legacy_in, event
 from tests.world.network import Network
@@ -46,20 +46,33 @@ class AdmittedPods:
 
     async def _create(self, pod: JSON, stock: str) -> None:
         name = pod["metadata"]["name"]
-        while True:
-            try:
-                admitted = await self._admit(pod)
-                break
-            except RefusedPodError as refused:
-                self._network.count("pod that is refused")
-                self.refused[name] = f"{refused}"
-                await asyncio.sleep(self._network.random.uniform(1, 4))
+        admitted = await self._await_admission(pod)
         del self.refused[name]
+        if admitted is None:
+            self._network.count("pod whose namespace is gone")
+            return
         spec = admitted["spec"]
         is_native = spec["schedulerName"] == "default-scheduler"
         spec["schedulerName"] = stock if is_native else spec["schedulerName"]
         self._network.fronts[0].server.put(admitted)
         self._say(f"{name} is created for {spec['schedulerName']}")
+
+    async def _await_admission(self, pod: JSON) -> JSON | None:
+        """Return a pod as it is stored; None if its namespace goes, as in a restore."""
+        while self._has_namespace(pod):
+            try:
+                admitted = await self._admit(pod)
+            except RefusedPodError as refused:
+                self._network.count("pod that is refused")
+                self.refused[pod["metadata"]["name"]] = f"{refused}"
+                await asyncio.sleep(self._network.random.uniform(1, 4))
+                continue
+            return admitted if self._has_namespace(pod) else None
+        return None
+
+    def _has_namespace(self, pod: JSON) -> bool:
+        space = pod["metadata"]["namespace"]
+        return self._network.store.find(named("namespaces"), "", space) is not None
 
     async def _admit(self, pod: JSON) -> JSON:
         """Return a pod as it is stored; raises RefusedPodError. Quotas come after all webhooks."""
