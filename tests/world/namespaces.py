@@ -63,17 +63,22 @@ class Namespaces:
         self._network, self.selects = network, selects
         # The namespaces that the quota has selected at some time.
         self.limited = {TEAM}
-        # The namespaces of claims, by UID, also of those that are gone.
-        self.of_claims: dict[str, str] = {}
+        # The claims by UID, also those that are gone.
+        self.claims: dict[str, JSON] = {}
         self.beyond: list[str] = []  # what allocators have promised although a quota has no room
 
     def follow(self, kind: Kind, change: Change) -> None:
-        """Note which namespaces are selected, and where claims are."""
+        """Note which namespaces are selected, and the claims."""
         value = change.after or {}
         if kind is _NAMESPACE and value and self.selects and is_chosen(value):
             self.limited.add(value["metadata"]["name"])
         if kind.plural == "resourceclaims" and value:
-            self.of_claims[value["metadata"]["uid"]] = value["metadata"]["namespace"]
+            self.claims[value["metadata"]["uid"]] = value
+
+    def of_claim(self, uid: str) -> str:
+        """Return the namespace of a claim; "" of what is no claim."""
+        claim = self.claims.get(uid)
+        return str(claim["metadata"]["namespace"]) if claim else ""
 
     def list_chosen(self) -> set[str]:
         """Return the namespaces that the quota selects."""

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from allocator.process import AllocatorOptions, _create_caches, _Parts
 from allocator.state.caches import AllocatorCaches
+from allocator.state.inputs import Inputs
 from allocator.writes.binding import BindingTimes
 from allocator.writes.cluster_writes import Check
 from drawbridge.cluster.history import HistoryChangedError
@@ -19,6 +20,8 @@ from drawbridge.process.settings import Settings, watch_in_use
 from tests.world.conditions import Conditions
 from tests.world.large import limit_memory
 from tests.world.network import SYSTEM, Network, WorldSession
+from tests.world.nodes import Device
+from tests.world.preemptions import list_published
 from tests.world.scheduler import Scheduler
 from tests.world.uses import Seen, list_consumers
 
@@ -47,6 +50,8 @@ class Pair:
         self.unreserved: list[str] = []  # claims that got devices that were not reserved
         # The allocations that the allocator has seen since it started, by the UID of the claim.
         self.seen: set[Seen] = set()
+        # The devices that it has seen published since then.
+        self.published: set[Device] = set()
         self.restart = asyncio.Event()
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self.scheduler = Scheduler(network, host, number, lambda: self.parts, conditions)
@@ -100,6 +105,21 @@ class Pair:
 
         parts.binder._writes.allocate = note  # type: ignore[method-assign]  # noqa: SLF001
 
+    def _watch_publications(self, parts: _Parts) -> None:
+        """Note which devices are published when the allocator begins to count, and later."""
+        build = parts.state._build  # noqa: SLF001
+
+        def note_and_build(inputs: Inputs) -> Any:  # noqa: ANN401  # returned to the caller
+            self.published |= list_published(parts)
+            return build(inputs)
+
+        def note(*_: object) -> None:
+            if parts.state.ready:
+                self.published |= list_published(parts)
+
+        parts.state._build = note_and_build  # type: ignore[method-assign]  # noqa: SLF001
+        parts.caches.slices.subscribe(note)
+
     # --- the allocator ---
 
     async def _allocate(self) -> None:
@@ -122,8 +142,9 @@ class Pair:
                     binding=BindingTimes(wait=110, timeout=600),
                     holding=self._holding,
                 )
-                self.seen = set()
+                self.seen, self.published = set(), set()
                 self.parts = _Parts(options, settings, session, caches)
+                self._watch_publications(self.parts)
                 self._watch_allocations(self.parts)
                 self._watch_bindings(self.parts)
                 running += [asyncio.ensure_future(part) for part in self.parts.run()]

@@ -19,7 +19,7 @@ from tests.cluster.fake.kinds import JSON
 from tests.world.budgets import PLURAL, find_violating
 from tests.world.evictions import Evictions
 from tests.world.network import Network
-from tests.world.nodes import Hold, make_hold
+from tests.world.nodes import Device, Hold, make_hold
 from tests.world.objects import NODES
 from tests.world.watches import Follower, Front
 
@@ -144,22 +144,27 @@ def read_holds(holds: Iterable[LedgerHold]) -> frozenset[Hold]:
     )
 
 
-def _find_whole(parts: _Parts) -> frozenset[str]:
-    """Return the nodes of which an allocator has all slices, with all devices and no taint."""
+def list_published(parts: _Parts, *, tainted: bool = True) -> set[Device]:
+    """Return the devices of the pools of which an allocator has all slices."""
     slices = [cached.value for cached in parts.caches.slices.all()]
     newest: dict[tuple[str, str], int] = {}
     for slice_ in slices:
         pool = slice_.driver, slice_.pool
         newest[pool] = max(slice_.generation, newest.get(pool, 0))
     counts = Counter((slice_.driver, slice_.pool, slice_.generation) for slice_ in slices)
-    published = {
+    return {
         (slice_.pool, device.name)
         for slice_ in slices
         if slice_.generation == newest[slice_.driver, slice_.pool]
         and counts[slice_.driver, slice_.pool, slice_.generation] == slice_.slice_count
         for device in slice_.devices
-        if not device.taints
+        if tainted or not device.taints
     }
+
+
+def _find_whole(parts: _Parts) -> frozenset[str]:
+    """Return the nodes of which an allocator has all slices, with all devices and no taint."""
+    published = list_published(parts, tainted=False)
     return frozenset(
         name
         for name, shape in NODES.items()

@@ -5,14 +5,15 @@ device that is given as a whole with all that it publishes.
 """
 
 import math
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from allocator.process import _Parts
 from tests.cluster.fake.kinds import JSON
-from tests.world.nodes import Device, Hold, holds_of
+from tests.world.asks import asks_of
+from tests.world.nodes import Device, Hold, held_by, holds_of
 from tests.world.objects import ALL_NODES, SECOND, TEAM, TEAM_DEVICES
-from tests.world.preemptions import read_held, read_holds
+from tests.world.preemptions import Held, read_held, read_holds
 
 if TYPE_CHECKING:
     from tests.world.world import World
@@ -43,21 +44,32 @@ def claims_in(world: "World", spaces: Collection[str]) -> Iterator[JSON]:
     return (e for e in world.holders.values() if e["metadata"]["namespace"] in spaces)
 
 
-def count_amounts(claims: Iterable[JSON], unknown: Collection[Device] = ()) -> Amounts:
-    """Return what a quota counts for claims: nothing of the devices of another class.
-
-    The memory of whole devices can be `unknown`.
-    """
-    return count_holds((hold for claim in claims for hold in holds_of(claim)), unknown)
+def count_amounts(claims: Iterable[JSON]) -> Amounts:
+    """Return what a quota counts for claims: nothing of the devices of another class."""
+    return add(count_holds(holds_of(claim)) for claim in claims)
 
 
-def count_holds(held: Iterable[Hold], unknown: Collection[Device] = ()) -> Amounts:
-    """Return what a quota counts of what is held."""
+def count_holds(held: Iterable[Hold], unknown: Container[Device] = ()) -> Amounts:
+    """Return what a quota counts of what is held; the memory of whole devices can be `unknown`."""
     holds = [hold for hold in held if hold.device[1] not in ALL_NODES[hold.device[0]].nics]
     shares = sum(hold.amount for hold in holds if hold.share)
-    whole = {hold.device for hold in holds if not hold.share}.difference(unknown)
-    memory = sum(ALL_NODES[pool].memory.get(name, 0) for pool, name in whole)
-    return Amounts(len(holds), shares + memory)
+    whole = (hold.device for hold in holds if not hold.share and hold.device not in unknown)
+    return Amounts(len(holds), shares + sum(ALL_NODES[e[0]].memory.get(e[1], 0) for e in whole))
+
+
+def count_least(claim: JSON) -> Amounts:
+    """Return what a quota counts at least of a claim, whatever devices it gets."""
+    choices = [
+        [(0, 0) if each.of_nics or each.is_admin else (1, each.memory) for each in ask.choices]
+        for ask in asks_of(claim)
+    ]
+    return add(Amounts(*map(min, zip(*each, strict=True))) for each in choices)
+
+
+def add(several: Iterable[Amounts]) -> Amounts:
+    """Return the sum of amounts."""
+    devices, memory = zip((0.0, 0.0), *several, strict=True)
+    return Amounts(sum(devices), sum(memory))
 
 
 def find_room(world: "World", space: str) -> Amounts:
@@ -72,25 +84,25 @@ def find_room(world: "World", space: str) -> Amounts:
 def a_quota_is_never_exceeded(world: "World") -> Iterator[str]:
     """Claims of a team get no more than its quota allows; others can allocate beside it.
 
-    An allocator that starts while a driver is away does not know the memory of its whole devices.
-    A quota that selects other namespaces by now takes nothing from who has more; what its
-    allocator knew of labels says whether a promise exceeds it.
+    What an allocator did not know when it promised devices is not judged. A quota that selects
+    other namespaces by now takes nothing from who has more; what its allocator knew of labels says
+    whether a promise exceeds it.
     """
-    published = {
-        (slice_["spec"]["pool"]["name"], device["name"])
-        for slice_ in world.all("resourceslices")
-        for device in slice_["spec"].get("devices", ())
-    }
-    of_team = [*claims_in(world, world.spaces.limited)]
-    held = {hold.device for claim in of_team for hold in holds_of(claim)}
-    world.uses.unknown_memory |= held - published
     yield from world.spaces.beyond
     if world.spaces.selects:
         return
-    ours = filter(world.uses.is_ours, of_team)
-    used, limits = count_amounts(ours, world.uses.unknown_memory), limits_of(world)
+    ours = filter(world.uses.is_ours, claims_in(world, world.spaces.limited))
+    used, limits = add(_count_known(world, claim) for claim in ours), limits_of(world)
     if not used.is_within(limits):
         yield f"{TEAM} has {used}, and its limits are {limits}"
+
+
+def _count_known(world: "World", claim: JSON) -> Amounts:
+    """Return what all allocators have counted for a claim that promised devices to others."""
+    uid, uses = claim["metadata"]["uid"], world.uses
+    if (uid, held_by(claim)) in uses.under_way:
+        return count_least(claim)
+    return count_holds(holds_of(claim), {each for key, each in uses.unknown_memory if key == uid})
 
 
 def note_promise(world: "World", parts: _Parts, uid: str) -> None:
@@ -100,21 +112,39 @@ def note_promise(world: "World", parts: _Parts, uid: str) -> None:
     what the allocator counts.
     """
     spaces = world.spaces
-    space = spaces.of_claims.get(uid, "")
+    space = spaces.of_claim(uid)
     together = spaces.counted_with(space, spaces.list_seen(parts))
     if not together:
         return
-    held, counted = read_held(parts), list[Hold]()
-    # A claim whose allocation goes has that and the promise, and the quota counts the promise.
-    promised = parts.state.decisions.state.ledger.reservations
-    for key, of_claim in held.items():
-        if spaces.of_claims.get(key) in together:
-            counted += read_holds(promised[key].holds) if key in promised else of_claim.holds
-    used, limits = count_holds(counted, world.uses.unknown_memory), limits_of(world)
-    own = count_holds(read_holds(promised[uid].holds))
+    held, promised = read_held(parts), parts.state.decisions.state.ledger.reservations
+    used = add(
+        count_held(world, parts, key, of_claim)
+        for key, of_claim in held.items()
+        if spaces.of_claim(key) in together
+    )
+    limits, own = limits_of(world), count_holds(read_holds(promised[uid].holds))
     is_beyond = own.devices and used.devices > limits.devices
     if is_beyond or (own.memory and used.memory > limits.memory):
         spaces.beyond.append(f"{uid} of {space} is promised devices: {used} of {limits}")
+
+
+def count_held(world: "World", parts: _Parts, uid: str, held: Held) -> Amounts:
+    """Return what an allocator has to count of a claim, and note what it cannot know.
+
+    A claim whose allocation goes has that and the promise, and the quota counts the promise. Of
+    what another allocator was writing, the mark does not say what is for which request. A whole
+    device whose driver is away since the allocator started has no memory.
+    """
+    ledger, uses = parts.state.decisions.state.ledger, world.uses
+    if (active := ledger.reservations.get(uid)) is not None:
+        return count_holds(read_holds(active.holds))
+    if (record := ledger.claims.get(uid)) is not None and record.allocation is None:
+        uses.under_way.add((uid, frozenset(hold.device for hold in held.holds)))
+        return count_least(world.spaces.claims[uid])
+    pair = next(each for each in world.pairs.values() if each.parts is parts)
+    unknown = {hold.device for hold in held.holds}.difference(pair.published)
+    uses.unknown_memory |= {(uid, device) for device in unknown}
+    return count_holds(held.holds, unknown)
 
 
 def list_charges(world: "World") -> Iterator[str]:

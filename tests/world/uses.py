@@ -41,8 +41,10 @@ class Uses:
         self._decisions: dict[Decided, frozenset[Seen] | None] = {}
         self._decided_at: dict[Decided, float] = {}
         self._vanished: dict[str, float] = {}  # when pods were deleted with force, by UID
-        # Devices that an allocator may not have seen published since they were allocated.
-        self.unknown_memory: set[Device] = set()
+        # Devices of claims whose memory an allocator did not know when it promised others.
+        self.unknown_memory: set[tuple[str, Device]] = set()
+        # What another allocator was writing when one began to promise devices.
+        self.under_way: set[Decided] = set()
 
     def all(self) -> Iterator[Use]:
         """Yield what counts: not what nobody can know of who decides."""
