@@ -187,7 +187,8 @@ class UsageReconciler:
             old = counted[account].used if account in counted else None
             if row.used != old:  # what ended is in the book until the day ends
                 group = self._named.use(account[:2], after.through)
-                used = row.used.plus((old or NOTHING).times(-1))
+                # A counter never goes back, also if the book takes something back.
+                used = row.used.plus((old or NOTHING).times(-1)).at_least_nothing()
                 self.totals[group] = self.totals.get(group, NOTHING).plus(used)
 
     async def _begin_changes(self, until: int) -> None:

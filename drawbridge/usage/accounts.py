@@ -46,6 +46,10 @@ class UsedAmount(msgspec.Struct, frozen=True):
         """Return the product, for example with a number of seconds."""
         return UsedAmount(self.devices * factor, self.unknown * factor, self.memory * factor)
 
+    def at_least_nothing(self) -> "UsedAmount":
+        """Return the same without what is less than nothing."""
+        return UsedAmount(max(self.devices, ZERO), max(self.unknown, ZERO), max(self.memory, ZERO))
+
 
 NOTHING: Final = UsedAmount()
 Usage: TypeAlias = Mapping[Account, UsedAmount]

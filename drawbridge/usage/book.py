@@ -86,7 +86,11 @@ class BookEntry(msgspec.Struct, frozen=True):
 
 
 def add_entry(book: Book, entry: BookEntry) -> Book:
-    """Return the book with an entry; only the first accounts for which there is room have a row."""
+    """Return the book with an entry; only the first accounts for which there is room have a row.
+
+    An entry can take back what an earlier one counted too much: a clock was ahead, or a claim was
+    charged to another account. If the book of the day before has it, it stays there.
+    """
     room = _Room({key: row for key, row in book.rows.items() if row.used != NOTHING or row.held})
     used = [(account, row.used) for account, row in book.rows.items()]
     used += [(room.place(key, BookRow(amount)), amount) for key, amount in entry.usage.items()]
@@ -96,7 +100,10 @@ def add_entry(book: Book, entry: BookEntry) -> Book:
     ]
     sums, held_sums = sum_usage(used), sum_usage(held)
     rows = {
-        account: BookRow(sums.get(account, NOTHING), held_sums.get(account, NOTHING).devices)
+        account: BookRow(
+            sums.get(account, NOTHING).at_least_nothing(),
+            held_sums.get(account, NOTHING).devices,
+        )
         for account in sorted({*sums, *held_sums})
     }
     gaps = (*book.gaps, entry.gap) if entry.gap is not None else book.gaps

@@ -163,3 +163,27 @@ def test_a_replica_that_does_not_lead_forgets_what_the_book_has() -> None:
     cluster.time += 900
     standby.check()
     assert not standby.observer.former
+
+
+@every_row(("after_midnight", "expected"), [(-80, [200, 0]), (-1_000, [120])])
+def test_a_book_takes_back_what_a_clock_that_was_ahead_counted_too_much(
+    after_midnight: int, expected: list[int]
+) -> None:
+    """Until then a device counted that was released before; the next day cannot have less."""
+    cluster = Cluster()
+    controller = Controller(cluster)
+    cluster.time = midnight = (NOW // DAY + 1) * DAY
+    cluster.time += after_midnight - 120
+    controller.write()
+    cluster.claim("a", "gpu-0", allocated=cluster.time)
+    cluster.time += 240
+    controller.write()
+    before = {key: total.devices for key, total in controller.books.totals.items()}
+    cluster.time -= 120  # the clock is right again
+    cluster.claims.remove("a", TEAM)
+    cluster.time += 300
+    controller.write()
+    used = [amount.devices for book in cluster.books() for amount in book.used().values()]
+    assert used == expected
+    assert cluster.books()[-1].through - midnight == after_midnight + 297
+    assert {key: total.devices for key, total in controller.books.totals.items()} == before

@@ -231,6 +231,17 @@ def test_an_allocation_that_is_seen_after_the_book_was_written_is_added_to_the_n
     assert following.used() == {TRAIN: ONE.times(50)}
 
 
+@every_row(("taken", "left"), [(10, 50), (60, 0), (70, 0)])
+def test_no_more_is_taken_back_than_a_book_has(taken: int, left: int) -> None:
+    book = add_entry(open_book(START), BookEntry(START + 60, {TRAIN: ONE.times(60)}, {}))
+    chat = TRAIN._replace(owner="Deployment/chat")
+    unknown = UsedAmount(Fraction(5), Fraction(-5), Fraction(-5))  # a share that was not described
+    usage = {TRAIN: ONE.times(-taken), chat: unknown}
+    book = read_book(format_book(add_entry(book, BookEntry(START + 120, usage, {}))))
+    assert book.used().get(TRAIN, ONE.times(0)) == ONE.times(left)
+    assert book.used()[chat] == ONE.times(5)
+
+
 @pytest.mark.parametrize(("allocated", "seconds"), [(5_000, 90), (-5_000, 90), (-30, 120)])
 def test_a_time_of_allocation_that_cannot_be_is_not_used(allocated: int, seconds: int) -> None:
     meter = Meter()
