@@ -34,22 +34,24 @@ def make_book(start: int, through: int, used: int, day: int = DAY) -> JSON:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "broken"),
+    ("before", "after", "faults", "broken"),
     [
-        (None, make_book(0, 60, 60), ""),
-        (make_book(0, 60, 60), make_book(0, 120, 120), ""),
-        (make_book(0, 60, 60), make_book(0, 120, 59), "has used less"),
-        (make_book(0, 60, 60), make_book(10, 120, 120), "is lost"),
-        (make_book(0, 60, 60), make_book(0, 30, 60), "is lost"),
-        (make_book(0, 60, 60), None, "is gone"),
-        (None, make_book(-20, 60, 60, DAY + 1), "have the same seconds"),
+        (None, make_book(0, 60, 60), (), ""),
+        (make_book(0, 60, 60), make_book(0, 120, 120), (), ""),
+        (make_book(0, 60, 60), make_book(0, 120, 59), (), "has used less"),
+        (make_book(0, 60, 60), make_book(0, 120, 59), ("skew",), ""),
+        (make_book(0, 60, 60), make_book(10, 120, 120), ("skew",), "is lost"),
+        (make_book(0, 60, 60), make_book(0, 30, 60), (), "is lost"),
+        (make_book(0, 60, 60), make_book(0, 120, -1), ("skew",), "is gone"),
+        (make_book(0, 60, 60), None, (), "is gone"),
+        (None, make_book(-20, 60, 60, DAY + 1), (), "have the same seconds"),
     ],
 )
 def test_a_book_continues_the_one_before(
-    before: JSON | None, after: JSON | None, broken: str
+    before: JSON | None, after: JSON | None, faults: tuple[str, ...], broken: str
 ) -> None:
     stored = [make_book(0, 86_400, 60)] if "seconds" in broken else []
-    books = Books(make_network(stored), CONTROLLERS)
+    books = Books(make_network(stored, *faults), CONTROLLERS)
     books.follow(named("configmaps"), Change(1, before, after))
     assert broken in next(iter(books.broken), "") if broken else not books.broken
 
