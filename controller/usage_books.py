@@ -116,9 +116,11 @@ class UsageReconciler:
         """Write the next book; False if it is not due."""
         stored = self._latest
         through = None if stored is None else stored.book.through
-        if stored and until - stored.book.through < _minutes(stored) * _MINUTE:
-            return False
         meter, end = self._observer.choose_meter(through, until)
+        # A former meter does not wait: there is room for two.
+        is_former = meter is not self._observer.meter
+        if stored and not is_former and until - stored.book.through < _minutes(stored) * _MINUTE:
+            return False
         if through is not None:
             meter.forget(through, DELAY)
         observed = meter.observed()

@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import pytest
 
+from controller import usage_books
 from drawbridge.usage.book import DAY
 from tests.controller.test_usage import NOW, TEAM, Cluster, Controller
 from tests.tables import every_row
@@ -66,6 +67,27 @@ def test_what_was_observed_before_a_watch_breaks_is_in_the_book(
     used = cluster.used()
     assert used[JOB].devices == 60 * min(breaks, 2)
     assert used[TEAM, "ResourceClaim/kept"].devices == cluster.time - 3 - NOW
+
+
+def test_a_large_book_does_not_wait_until_what_was_observed_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(usage_books, "BYTES_A_MINUTE", 20)
+    cluster = Cluster()
+    controller = Controller(cluster)
+    controller.write()
+    cluster.time += 1_000
+    controller.write()
+    for _ in range(4):
+        run_job(cluster, "job", 30)
+        wait(cluster, controller, 15)
+        break_watch(cluster, controller, 10)
+        controller.write()
+    through = cluster.books()[0].through
+    assert cluster.used()[JOB].devices == 4 * 60
+    cluster.time += 200
+    controller.write()
+    assert cluster.books()[0].through == through
 
 
 def test_a_claim_that_is_released_while_nobody_observes_is_unknown_since_then() -> None:
