@@ -81,7 +81,6 @@ class UsageObserver:
         # What the book may not have yet, the oldest first.
         self.former: list[FormerMeter] = []
         self._answered = 0  # the last response when a check last found the caches to follow
-        self.is_observing = False
         # Its listener gets the changes of nodes.
         self.plugins = PluginNames()
         # The pods whose owner is not known, by the owner that their claims are charged to.
@@ -100,6 +99,11 @@ class UsageObserver:
         # The owners that were found after their claims were charged, by what these are charged to.
         # Charging each claim again would take long.
         self._names: dict[str, str] = {}
+
+    @property
+    def is_observing(self) -> bool:
+        """Whether the meter has begun, and follows what happens."""
+        return self.meter.start is not None
 
     async def run(self) -> None:
         """Observe until cancelled."""
@@ -127,7 +131,6 @@ class UsageObserver:
                     self._begins = False
                     self._changed.clear()
                     self._changed_pods.clear()
-            self.is_observing = follows
             if follows:
                 self._answered = now - math.ceil(self._claims.age())
             if len(self.waiting) > self._most_waiting:
