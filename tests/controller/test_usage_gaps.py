@@ -69,6 +69,20 @@ def test_what_was_observed_before_a_watch_breaks_is_in_the_book(
     assert used[TEAM, "ResourceClaim/kept"].devices == cluster.time - 3 - NOW
 
 
+def test_a_watch_that_breaks_again_at_once_displaces_nothing_that_was_observed() -> None:
+    cluster = Cluster()
+    controller = Controller(cluster)
+    controller.write()
+    run_job(cluster, "job", 30)
+    wait(cluster, controller, 15)
+    for _ in range(3):
+        break_watch(cluster, controller, 6)
+    cluster.time += 200
+    controller.write()
+    assert cluster.used()[JOB].devices == 60
+    assert len(cluster.books()[0].gaps) == 1
+
+
 def test_a_large_book_does_not_wait_until_what_was_observed_is_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
