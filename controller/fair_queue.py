@@ -49,11 +49,6 @@ class FairQueue:
         if failed:
             self._failed[namespace] = next(self._places)
 
-    @property
-    def failed(self) -> frozenset[str]:
-        """The namespaces whose last turn failed."""
-        return frozenset(self._failed)
-
     def discard(self, key: NamespacedName) -> None:
         """Remove a pod, if it waits."""
         namespace, name = key

@@ -224,9 +224,8 @@ class MissingTemplateReconciler:
                 took = self._elapsed() - began
                 self._queue.note_turn(key[0], took, failed=key in failed)
 
-        failed_before = self._queue.failed
         try:
-            await process_each(self._queue.drain(), process, lambda key: key[0] in failed_before)
+            await process_each(self._queue.drain(), process)
         finally:
             self._queue.update(failed)
             count = len({*self._unresolved, *self._rejected, *self._early})

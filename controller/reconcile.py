@@ -15,7 +15,7 @@ from drawbridge.api_error import ApiError
 
 _FACTOR: Final = 2.0
 _MAX_FAILURES: Final = 20
-_MAX_UNCLEAR_ERRORS: Final = 50  # of one run
+_MAX_INTERNAL_ERRORS: Final = 50  # of one run
 _OF_ITEM: Final = "other items were processed all the same"
 
 T = TypeVar("T")
@@ -76,33 +76,24 @@ class EventLoopClock:
             return
 
 
-async def process_each(
-    items: Iterable[T],
-    process: Callable[[T], Awaitable[None]],
-    has_failed: Callable[[T], bool] = lambda _: False,
-) -> None:
+async def process_each(items: Iterable[T], process: Callable[[T], Awaitable[None]]) -> None:
     """Process every item; a permanent failure of one item does not stop the others.
 
     The first exception is raised after the last item. If the API server cannot process any
     request now, the exception is raised immediately and the next run retries all items. An internal
-    error can be either: of a webhook of others, or of the storage. So can an error that another
-    request may not get, of an item that has failed before, while others succeed.
+    error can be either: of a webhook of others, or of the storage.
 
     Other tasks run after each item: tenants decide how many items there are, and an item that
     needs no request does not wait for anything.
     """
     first: Exception | None = None
-    unclear_errors, succeeded = 0, False
+    internal_errors = 0
     for item in items:
         try:
             await process(item)
-            succeeded = True
         except Exception as error:
-            is_again = isinstance(error, ApiError) and error.transient and has_failed(item)
-            is_unclear = is_again or (isinstance(error, ApiError) and error.internal)
-            unclear_errors += is_unclear
-            affects_all = _affects_all_requests(error) and not (is_again and succeeded)
-            if affects_all or unclear_errors > _MAX_UNCLEAR_ERRORS:
+            internal_errors += isinstance(error, ApiError) and error.internal
+            if _affects_all_requests(error) or internal_errors > _MAX_INTERNAL_ERRORS:
                 raise
             first = first or error
         await asyncio.sleep(0)
@@ -149,16 +140,14 @@ class FailedLast:
         if pauses:
             pauses.keep_only(items.keys())
         due = [each for each in items.items() if pauses is None or not pauses.holds(*each)]
-        last, failed = self.failed if most is None else self.tried, frozenset(self.failed)
+        last = self.failed if most is None else self.tried
         places = {name: place for place, name in enumerate(last, 1)}
         ordered = sorted(due, key=lambda item: places.get(item[0], 0))
-        await process_each(ordered[:most], note, lambda item: item[0] in failed)
+        await process_each(ordered[:most], note)
 
 
 def _affects_all_requests(error: Exception) -> bool:
     """Whether the cause is the API server or the network; a bug concerns one item."""
-    if _OF_ITEM in getattr(error, "__notes__", ()):
-        return False
     return isinstance(error, OSError) or (isinstance(error, ApiError) and not _answered(error))
 
 
@@ -205,17 +194,18 @@ async def _back_off(
     error: Exception, failures: int, wake_up: asyncio.Event, schedule: Schedule, clock: Clock
 ) -> None:
     pause = min(schedule.first_retry * _FACTOR**failures, schedule.max_retry)
-    of_item = _OF_ITEM in getattr(error, "__notes__", ())
-    if isinstance(error, ApiError) and error.retry_after is not None and not of_item:
-        await clock.sleep(max(pause, error.retry_after))
-        return
-    concerns_item = isinstance(error, ApiError) or of_item
-    if not concerns_item or _affects_all_requests(error):
+    asked_for, is_answered = 0.0, _OF_ITEM in getattr(error, "__notes__", ())
+    if isinstance(error, ApiError):
+        # A webhook of others can ask for any time, because of one object.
+        asked_for = min(error.retry_after or 0.0, schedule.max_retry)
+        is_answered = _answered(error) or error.transient
+    if not is_answered:
         # A wake-up neither makes the API server available again nor ends a bug of each run.
-        await clock.sleep(pause)
+        await clock.sleep(max(pause, asked_for))
     else:
         # One object that fails must not delay the others, so a wake-up ends the pause.
-        await clock.sleep(min(pause, max(schedule.min_interval, schedule.first_retry)))
+        least = min(pause, max(schedule.min_interval, schedule.first_retry))
+        await clock.sleep(max(least, asked_for))
         await clock.wait_for(wake_up, pause)
 
 
