@@ -179,7 +179,7 @@ class DualNodeReconciler:
         try:
             await self._lists.process_each(work, process, MAX_LISTS)
         finally:
-            if work.keys() - self._lists.tried.keys():
+            if work.keys() - self._lists.results.keys():
                 self.listener()
 
     def _is_dual(self, name: str) -> bool:

@@ -178,7 +178,7 @@ class OwnedNodeReconciler:
                 self._former.discard(node.name)
         changes = taint_changes(nodes, decided, former=self._former, rules_hold=self._rules_hold)
         added = [each for each in changes if not each.removed]
-        unfenced = [each.node for each in added if decided[each.node].owned]
+        unfenced = sorted(each.node for each in added if decided[each.node].owned)
         unneeded = [each for each in changes if each.removed]
         settled = self._find_settled(nodes, decided, {each.node for each in unneeded})
         self._reporter.set_gauge(Gauge.OWNED_NODES, sum(each.owned for each in decided.values()))
@@ -206,7 +206,7 @@ class OwnedNodeReconciler:
             findings = (
                 report_selection(owned, decided),
                 report_disagreement(decided),
-                report_unfenced_nodes(sorted(self._additions.failed.keys() & unfenced)),
+                report_unfenced_nodes(list(filter(self._additions.results.get, unfenced))),
                 report_contested_nodes(self._find_contested(nodes)),
             )
             present = filter(None, findings)

@@ -111,8 +111,8 @@ class FailedLast:
     """
 
     def __init__(self, now: Callable[[], float] | None = None) -> None:
-        self.failed: dict[str, None] = {}  # that failed last is last
-        self.tried: dict[str, None] = {}  # of the items of the last run, the latest one at the end
+        # By item of the last run: whether it failed, the one that was tried last at the end.
+        self.results: dict[str, bool] = {}
         self._pauses = Pauses(now) if now else None
 
     async def process_each(
@@ -128,19 +128,18 @@ class FailedLast:
         pauses = self._pauses
 
         async def note(item: tuple[str, T]) -> None:
-            for names in (self.tried, self.failed):
-                names.pop(item[0], None)
-                names[item[0]] = None
+            self.results.pop(item[0], None)
+            self.results[item[0]] = True
             with pauses.follow(*item) if pauses else nullcontext():
                 await process(item)
-            self.failed.pop(item[0], None)
+            self.results[item[0]] = False
 
-        self.failed = {name: None for name in self.failed if name in items}
-        self.tried = {name: None for name in self.tried if name in items}
+        self.results = {name: failed for name, failed in self.results.items() if name in items}
         if pauses:
             pauses.keep_only(items.keys())
         due = [each for each in items.items() if pauses is None or not pauses.holds(*each)]
-        last = self.failed if most is None else self.tried
+        takes_turns = most is not None
+        last = [name for name, failed in self.results.items() if failed or takes_turns]
         places = {name: place for place, name in enumerate(last, 1)}
         ordered = sorted(due, key=lambda item: places.get(item[0], 0))
         await process_each(ordered[:most], note)
