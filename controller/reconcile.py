@@ -105,9 +105,11 @@ async def process_each(items: Iterable[T], process: Callable[[T], Awaitable[None
 class FailedLast:
     """Processes items in their order, those behind that failed the last time.
 
-    An item whose writes get no response ends a run, and is not the first one of the next. With
-    `now`, a clock that is never set, an item that was not kept is left out of runs until its pause
-    is over. The value of the item then says all that decides what is written.
+    An item whose writes get no response ends a run, and is not the first one of the next. A part of
+    a run that processed all of its own items has not failed.
+
+    With `now`, a clock that is never set, an item that was not kept is left out of runs until its
+    pause is over. The value of the item then says all that decides what is written.
     """
 
     def __init__(self, now: Callable[[], float] | None = None) -> None:
@@ -130,8 +132,12 @@ class FailedLast:
         async def note(item: tuple[str, T]) -> None:
             self.results.pop(item[0], None)
             self.results[item[0]] = True
-            with pauses.follow(*item) if pauses else nullcontext():
-                await process(item)
+            try:
+                with pauses.follow(*item) if pauses else nullcontext():
+                    await process(item)
+            except Exception as error:
+                self.results[item[0]] = not _is_of_item(error)
+                raise
             self.results[item[0]] = False
 
         self.results = {name: failed for name, failed in self.results.items() if name in items}
@@ -148,6 +154,10 @@ class FailedLast:
 def _affects_all_requests(error: Exception) -> bool:
     """Whether the cause is the API server or the network; a bug concerns one item."""
     return isinstance(error, OSError) or (isinstance(error, ApiError) and not _answered(error))
+
+
+def _is_of_item(error: Exception) -> bool:
+    return _OF_ITEM in getattr(error, "__notes__", ())
 
 
 def _answered(error: ApiError) -> bool:
@@ -193,7 +203,7 @@ async def _back_off(
     error: Exception, failures: int, wake_up: asyncio.Event, schedule: Schedule, clock: Clock
 ) -> None:
     pause = min(schedule.first_retry * _FACTOR**failures, schedule.max_retry)
-    asked_for, is_answered = 0.0, _OF_ITEM in getattr(error, "__notes__", ())
+    asked_for, is_answered = 0.0, _is_of_item(error)
     if isinstance(error, ApiError):
         # A webhook of others can ask for any time, because of one object.
         asked_for = min(error.retry_after or 0.0, schedule.max_retry)

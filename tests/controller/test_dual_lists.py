@@ -30,6 +30,26 @@ def test_the_label_of_a_dual_node_waits_for_no_pods_of_other_nodes() -> None:
     assert len(scene.pods.requests) == 2
 
 
+def test_the_label_of_a_dual_node_waits_for_no_pods_although_another_one_is_refused() -> None:
+    scene = held_scene(2)
+    lists: dict[str, int] = {}
+
+    def refuse(_verb: str, _value: Unstructured) -> None:
+        name = scene.nodes.requests[-1][1]
+        lists.setdefault(name, len(scene.pods.requests))
+        if name == "z":
+            raise ApiError(403, "Forbidden", "a policy of others")
+
+    scene.nodes.before_write = refuse
+    for name in ("z", "y"):
+        if name == "y":
+            scene.nodes.put({"metadata": {"name": name}})
+            scene.dual_nodes = (*scene.dual_nodes, DualNode(name, (NAME,), 8))
+        with pytest.raises(ApiError):
+            scene.reconcile()
+    assert lists == {"z": 0, "y": 2}
+
+
 def test_the_nodes_of_which_pods_are_listed_take_turns() -> None:
     scene = held_scene(MAX_LISTS + 2)
     wakes: list[int] = []
