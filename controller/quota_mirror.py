@@ -365,7 +365,7 @@ class QuotaMirrorReconciler:
             await self._mirror(namespace, plan)
         elif own_quota is not None and not plan.hard:
             await self._withdraw(own_quota)
-        elif own_quota is not None:
+        elif own_quota is not None and namespace not in self._refused:
             await self._request_recount(namespace, own_quota, plan)
 
     def _is_paused(self, namespace: str, plan: MirrorPlan) -> bool:

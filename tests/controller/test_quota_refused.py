@@ -53,6 +53,19 @@ def test_a_refused_quota_is_reported_once_and_written_again_later_and_later() ->
     assert scene.reporter.codes == ["QuotaRefused", "QuotaMirrored"]
 
 
+def test_limits_that_are_refused_for_a_time_get_one_recount_once_they_are_accepted() -> None:
+    scene = RefusedScene()
+    scene.run_for(5)
+    scene.limit("team", {PODS: [12, 0]})
+    scene.code = 403
+    scene.run_for(20)
+    assert len(scene.writes) == 2 + 4  # then after 2, 4 and 8 seconds
+    scene.code = 0
+    scene.run_for(20)
+    assert len(scene.writes) == 6 + 2
+    assert scene.reporter.counts["quota", "recounted"] == 2
+
+
 @pytest.mark.parametrize("code", [409, 429, 500])
 def test_a_quota_that_can_be_written_by_a_retry_is_not_reported_and_does_not_wait(
     code: int,
