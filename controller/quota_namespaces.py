@@ -5,7 +5,7 @@ do in them; all, if there are none, or if something changed that concerns all.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -55,12 +55,9 @@ class QuotaNamespaces:
 
     def find_due(self) -> list[str]:
         """Return the namespaces that have to be looked at."""
-        return [*self._find_changed()] or [*self._states]
-
-    def _find_changed(self) -> Iterator[str]:
-        for name, state in self._states.items():
-            if self._settled.get(name) != state:
-                yield name
+        states = self._states.items()
+        changed = [name for name, state in states if self._settled.get(name) != state]
+        return changed or [*self._states]
 
     def find(self, name: str) -> list[WatchedQuota]:
         """Return the quotas of a namespace as they are now: the writes before take time."""
