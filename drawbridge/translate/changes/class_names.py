@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from drawbridge.documents.paths import Path, format_path, get_value
-from drawbridge.documents.values import Value, as_list, as_mapping
+from drawbridge.documents.values import Value, as_mapping
 from drawbridge.dra.classes import is_implicit_name
 from drawbridge.dra.codes import CLASS_NAME_UNSERVED
 from drawbridge.dra.counted import list_some
@@ -17,6 +17,7 @@ from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
 from drawbridge.translate.changes.codes import CLASS_NAME_MIXED
 from drawbridge.translate.changes.scheduler import DEFAULT, OURS, SCHEDULER
+from drawbridge.translate.legacy.pod_view import list_containers
 
 _MAX_NAMES: Final = 3
 
@@ -62,10 +63,10 @@ def _list(names: Sequence[str]) -> str:
 
 def _list_requests(pod: Value) -> Iterator[tuple[str, Path]]:
     """Yield the names with a domain that containers request, and where."""
-    for part in ("initContainers", "containers"):
-        for index, container in enumerate(as_list(get_value(pod, ("spec", part)))):
-            for kind in ("requests", "limits"):
-                for name, amount in as_mapping(get_value(container, ("resources", kind))).items():
-                    quantity = valid_quantity(amount) if "/" in name else None
-                    if quantity is not None and quantity.sign() > 0:
-                        yield name, ("spec", part, index, "resources", kind, name)
+    for path, container, _ in list_containers(as_mapping(get_value(pod, ("spec",)))):
+        resources = as_mapping(container.get("resources"))
+        for kind in ("requests", "limits"):
+            for name, amount in as_mapping(resources.get(kind)).items():
+                quantity = valid_quantity(amount) if "/" in name else None
+                if quantity is not None and quantity.sign() > 0:
+                    yield name, (*path, "resources", kind, name)

@@ -24,6 +24,7 @@ from drawbridge.translate.changes.patch import Patch
 from drawbridge.translate.changes.selecting_annotations import report_selecting
 from drawbridge.translate.changes.tolerations import add_toleration
 from drawbridge.translate.legacy.asks import Ask, EnvironmentVariable, Kind
+from drawbridge.translate.legacy.pod_view import list_containers
 
 _VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
 # What container runtimes of other vendors read, or the libraries in a container without a claim.
@@ -54,11 +55,9 @@ _NAMED: Final = frozenset(
 )
 _PREFIXED: Final = "NCCL_IB_HCA"  # a prefix such as mlx5 stays valid; lists and exclusions do not
 _INFINIBAND: Final = "/dev/infiniband/"
-_CONTAINERS: Final = ("initContainers", "containers")
 # The variables whose values a translation reads.
 DEVICE_VARIABLES: Final = _NAMED | {_VISIBLE, _PREFIXED}
 _Variables = Sequence[tuple[int, Mapping[str, Value]]]
-_Containers = Mapping[Path, Mapping[str, Value]]
 
 
 def change_environment(
@@ -68,7 +67,7 @@ def change_environment(
     users = dict.fromkeys([user.path for ask in asks for user in ask.users])
     removed = dict.fromkeys([ask.resources[0] for ask in asks if ask.resources])
     spec = as_mapping(as_mapping(patch.pod).get("spec"))
-    containers = _containers(spec)
+    containers = {path: container for path, container, _ in list_containers(spec)}
     chosen = {path: variables for path, one in containers.items() if (variables := _variables(one))}
     findings = _report_containers(containers, users, chosen)
     runtime = spec.get("runtimeClassName")
@@ -96,11 +95,9 @@ def change_environment(
 def report_visible(pod: Value, asks: Iterable[Ask]) -> Iterator[Finding]:
     """Report what shows devices to containers without a request or a claim."""
     users = {user.path for ask in asks for user in ask.users}
-    for path, container in _containers(as_mapping(as_mapping(pod).get("spec"))).items():
-        if path in users or as_mapping(container.get("resources")).get("claims"):
-            continue
-        chosen = _variables(container)
-        yield from _report_visible(path, chosen)
+    for path, container, _ in list_containers(as_mapping(as_mapping(pod).get("spec"))):
+        if path not in users and not as_mapping(container.get("resources")).get("claims"):
+            yield from _report_visible(path, _variables(container))
     yield from report_devices_of_node(pod)
 
 
@@ -134,7 +131,9 @@ def _add_tolerations(patch: Patch, names: Iterable[str]) -> Iterator[Finding]:
 
 
 def _report_containers(
-    containers: _Containers, users: Collection[Path], chosen: Mapping[Path, _Variables]
+    containers: Mapping[Path, Mapping[str, Value]],
+    users: Collection[Path],
+    chosen: Mapping[Path, _Variables],
 ) -> list[Finding]:
     """Report fields of containers that stay but may lose their effect."""
     findings: list[Finding] = []
@@ -179,14 +178,6 @@ def _report_host_rdma(spec: Mapping[str, Value]) -> Iterator[Finding]:
                 format_path(("spec", "volumes", number, "hostPath", "path")),
                 f"mounts {path} of the host, but the pod requests no network device",
             )
-
-
-def _containers(spec: Mapping[str, Value]) -> _Containers:
-    return {
-        ("spec", part, number): as_mapping(container)
-        for part in _CONTAINERS
-        for number, container in enumerate(as_list(spec.get(part)))
-    }
 
 
 def _variables(container: Mapping[str, Value]) -> _Variables:

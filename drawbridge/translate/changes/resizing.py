@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from drawbridge.documents.paths import format_path, get_value
-from drawbridge.documents.values import Value, as_list
+from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
 from drawbridge.translate.changes.codes import RESIZE_REFUSED
+from drawbridge.translate.legacy.pod_view import list_containers
 
 _RESIZES_CLAIMS: Final = "1.37"
 
@@ -21,11 +22,10 @@ def report_resizing(pod: Value, facts: Facts | None) -> Iterator[Finding]:
     if facts is not None and facts.cluster.version >= _RESIZES_CLAIMS:
         return
     server = f"this API server ({facts.cluster.version})" if facts else "an API server before 1.37"
-    for part in ("containers", "initContainers"):
-        for index, container in enumerate(as_list(get_value(pod, ("spec", part)))):
-            if as_list(get_value(container, ("resizePolicy",))):
-                yield RESIZE_REFUSED.at(
-                    format_path(("spec", part, index, "resizePolicy")),
-                    f"the pod gets claims, and {server} resizes no pod with claims in place",
-                )
-                return
+    for path, container, _ in list_containers(as_mapping(get_value(pod, ("spec",)))):
+        if as_list(container.get("resizePolicy")):
+            yield RESIZE_REFUSED.at(
+                format_path((*path, "resizePolicy")),
+                f"the pod gets claims, and {server} resizes no pod with claims in place",
+            )
+            return

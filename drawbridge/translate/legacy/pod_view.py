@@ -178,7 +178,7 @@ def view_pod(pod: Value, legacy: Legacy) -> PodView:
     findings: list[Finding] = []
     containers = []
     readable = True
-    for path, raw, role in _containers(spec):
+    for path, raw, role in list_containers(spec):
         name = raw.get("name")
         user = DeviceUser(path, name if isinstance(name, str) else "", role)
         container, problems, parsed = _read_container(user, raw, legacy)
@@ -247,9 +247,10 @@ def _string_map(value: Value) -> dict[str, str]:
     return strings
 
 
-def _containers(
+def list_containers(
     spec: Mapping[str, Value],
 ) -> Iterator[tuple[Path, Mapping[str, Value], ContainerRole]]:
+    """Yield the containers of a pod's spec, each with its path and its role."""
     for i, raw in enumerate(as_list(spec.get("initContainers"))):
         if isinstance(raw, dict):
             role = (

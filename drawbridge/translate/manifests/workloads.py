@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from drawbridge.documents.paths import Path, format_path, get_value, parse_path
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_mapping
 from drawbridge.translate.legacy.misspelt_names import DOMAINS
-from drawbridge.translate.legacy.pod_view import is_device_resource
+from drawbridge.translate.legacy.pod_view import is_device_resource, list_containers
 
 _RAY: Final = ("headGroupSpec.template", "workerGroupSpecs[].template")
 _REPLICATED: Final = "replicatedJobs[].template.spec.template"
@@ -189,7 +189,11 @@ def find_other_requests(value: Value, places: tuple[Place, ...]) -> tuple[Untran
     """Return the device requests of an object outside the known places."""
     if not isinstance(value, dict) or group_kind(value)[0] in _IGNORED_GROUPS:
         return ()
-    covered = frozenset(path for place in places for path in _container_paths(place))
+    covered = frozenset(
+        map_path(path, place)
+        for place in places
+        for path, _, _ in list_containers(as_mapping(get_value(place.pod, ("spec",))))
+    )
     requests = list(_find_requests(value, (), covered))
     if group_kind(value)[0] == _DYNAMO:
         requests += _find_plain_gpus(value, ())
@@ -297,15 +301,6 @@ def _spec_below(held: Value, path: Path, below: Path) -> Place | None:
     metadata: dict[str, Value] = {k: held[k] for k in ("annotations", "labels") if k in held}
     at: Path = (*path, *below)
     return Place({"metadata": metadata, "spec": spec}, at, {("metadata",): path, ("spec",): at})
-
-
-def _container_paths(place: Place) -> Iterator[Path]:
-    spec = get_value(place.pod, ("spec",))
-    for part in ("containers", "initContainers"):
-        listed = spec.get(part) if isinstance(spec, dict) else None
-        for number in range(len(listed) if isinstance(listed, list) else 0):
-            path: Path = ("spec", part, number)
-            yield map_path(path, place)
 
 
 def map_path(path: Path, place: Place) -> Path:
