@@ -243,19 +243,15 @@ def _move_to_scheduler(
     is_bridge = context.configuration.placement is Placement.BRIDGE
     if not is_bridge or not (has_claims or group_members.moves(pod)):
         return Translation(findings=findings)
-    patch = Patch(pod)
+    patch, unserved = Patch(pod), class_names.report_kept(pod, context.facts)
     try:
         if has_claims and not requests_devices:
-            moved = own_claims.move_pod(patch, context.facts, context.configuration)
-            findings = (
-                *findings,
-                *moved,
-                *group_members.report_left_member(patch.pod, context.facts),
-            )
+            moved = own_claims.move_pod(patch, context.facts, context.configuration, unserved)
+            findings += tuple(moved)
+            findings += tuple(group_members.report_left_member(patch.pod, unserved))
         elif not has_claims:
-            findings += tuple(
-                group_members.move_pod(patch, context.facts, requests_devices=requests_devices)
-            )
+            moved = group_members.move_pod(patch, unserved, requests_devices=requests_devices)
+            findings += tuple(moved)
     except EditError as error:
         return Translation(findings=(*findings, PLACE_TAKEN.at("spec.tolerations", f"{error}")))
     _note_original(patch, pod, context)

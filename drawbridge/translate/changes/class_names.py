@@ -39,9 +39,9 @@ def report_translated(pod: Value, facts: Facts | None) -> tuple[Finding, ...]:
 
     A plugin can serve any other name later, such as on a node that an autoscaler adds for the pod.
     """
-    places = dict(_list_requests(pod))
+    places = dict(_list_requests(pod)) if get_value(pod, SCHEDULER) == OURS else {}
     implicit = [*filter(is_implicit_name, places)]
-    if not implicit or get_value(pod, SCHEDULER) != OURS:
+    if not implicit:
         return report_pending(pod, facts)
     message = f"{OURS} serves the translated requests, and does not allocate {_list(implicit)}"
     return (CLASS_NAME_MIXED.at(format_path(places[implicit[0]]), message),)

@@ -6,16 +6,14 @@ alone decides. A pod with another scheduler than the default one keeps it, and s
 name that only the default scheduler allocates.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from drawbridge.documents.paths import format_path, get_value
 from drawbridge.documents.values import Value
 from drawbridge.dra.counted import count_noun, list_some
-from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
 from drawbridge.pod_groups import Member, PodGroup, find_group, find_split_gangs
-from drawbridge.translate.changes.class_names import report_kept
 from drawbridge.translate.changes.codes import GANG_SPLIT, SCHEDULER_OURS
 from drawbridge.translate.changes.patch import Patch
 from drawbridge.translate.changes.scheduler import (
@@ -42,8 +40,10 @@ def moves(pod: Value) -> bool:
     return is_default_scheduler(get_value(pod, SCHEDULER)) and find_group(pod) is not None
 
 
-def move_pod(patch: Patch, facts: Facts | None, *, requests_devices: bool) -> Iterator[Finding]:
-    """Set the scheduler of a member.
+def move_pod(
+    patch: Patch, unserved: Collection[Finding], *, requests_devices: bool
+) -> Iterator[Finding]:
+    """Set the scheduler of a member, unless only the default one allocates a name: `unserved`.
 
     A member without devices also tolerates the taint of owned nodes. A member whose devices a
     device plugin serves does not, because owned nodes are for claims. Raises EditError if a field
@@ -51,9 +51,8 @@ def move_pod(patch: Patch, facts: Facts | None, *, requests_devices: bool) -> It
     """
     if not moves(patch.pod):
         return
-    if unserved := report_kept(patch.pod, facts):
-        yield from unserved
-        yield from report_left_member(patch.pod, facts)
+    if unserved:
+        yield from (*unserved, *report_left_member(patch.pod, unserved))
         return
     if requests_devices:
         patch.put(SCHEDULER, OURS)
@@ -63,7 +62,7 @@ def move_pod(patch: Patch, facts: Facts | None, *, requests_devices: bool) -> It
     yield SCHEDULER_OURS.at(moved.path, f"{moved.message}, for the group of the pod")
 
 
-def report_left_member(pod: Value, facts: Facts | None) -> Iterator[Finding]:
+def report_left_member(pod: Value, unserved: Collection[Finding]) -> Iterator[Finding]:
     """Report a member of a gang that keeps the default scheduler for its claims."""
     group = find_group(pod)
     if group is not None and group.is_gang and is_default_scheduler(get_value(pod, SCHEDULER)):
@@ -71,7 +70,7 @@ def report_left_member(pod: Value, facts: Facts | None) -> Iterator[Finding]:
             format_path(SCHEDULER),
             f"the pod is a member of a gang and keeps {DEFAULT} for its claims, but members "
             f"without claims of their own move to {OURS}",
-            remedy=_CLAIMS_OR_LEAVE if report_kept(pod, facts) else _OWN_OR_LEAVE,
+            remedy=_CLAIMS_OR_LEAVE if unserved else _OWN_OR_LEAVE,
         )
 
 

@@ -6,7 +6,7 @@ A driver that publishes nothing now, because it restarts, counts if its DeviceCl
 with a name that only the default scheduler allocates stays with that scheduler.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from drawbridge.config.model import Configuration
@@ -16,7 +16,6 @@ from drawbridge.facts.families import known_families
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
 from drawbridge.names import OWNED_TAINT
-from drawbridge.translate.changes.class_names import report_kept
 from drawbridge.translate.changes.codes import CLAIMS_LEFT_TO_SCHEDULER, SCHEDULER_OURS
 from drawbridge.translate.changes.patch import Patch
 from drawbridge.translate.changes.scheduler import (
@@ -38,10 +37,16 @@ def has_claims(pod: Value) -> bool:
     return isinstance(claims, list) and bool(claims)
 
 
-def move_pod(patch: Patch, facts: Facts | None, configuration: Configuration) -> Iterator[Finding]:
+def move_pod(
+    patch: Patch,
+    facts: Facts | None,
+    configuration: Configuration,
+    unserved: Collection[Finding],
+) -> Iterator[Finding]:
     """Set the scheduler and the toleration of a pod with claims; idempotent.
 
-    Raises EditError if a field has the wrong type.
+    `unserved` is about names that only the default scheduler allocates. Raises EditError if a field
+    has the wrong type.
     """
     name = get_value(patch.pod, SCHEDULER)
     if name == OURS:
@@ -50,14 +55,13 @@ def move_pod(patch: Patch, facts: Facts | None, configuration: Configuration) ->
                 "spec.tolerations", f"added a toleration for the taint {OWNED_TAINT}"
             )
         return
-    unserved: tuple[Finding, ...] = ()
-    if is_default_scheduler(name) and owns_all_drivers(facts, configuration):
-        unserved = report_kept(patch.pod, facts)
-        if not unserved:
-            yield use_our_scheduler(patch)
-            return
-    yield from (*report_tolerated_fence(patch.pod), *unserved)
-    if unserved:
+    moves = is_default_scheduler(name) and owns_all_drivers(facts, configuration)
+    if moves and not unserved:
+        yield use_our_scheduler(patch)
+        return
+    yield from report_tolerated_fence(patch.pod)
+    if moves:
+        yield from unserved
         return
     owned = {str(each.driver) for each in configuration.owned_pools}
     published = {each.name for each in facts.drivers} if facts else set()
