@@ -45,6 +45,7 @@ def check_api_rules(subject: Subject, context: JudgeContext) -> Iterator[Finding
 
 
 def _check_expressions(judged: JudgedClaim, context: JudgeContext) -> Iterator[Finding]:
+    about, selectors = judged.object, context.selectors
     for i, request in enumerate(judged.claim.spec.devices.requests):
         for j, choice in enumerate(request_choices(request)):
             inside = ".exactly" if request.exactly is not None else f".firstAvailable[{j}]"
@@ -52,19 +53,11 @@ def _check_expressions(judged: JudgedClaim, context: JudgeContext) -> Iterator[F
             for k, selector in enumerate(choice.requested.selectors):
                 if selector.cel is not None and selector.cel.expression:
                     path = f"{at}.selectors[{k}].cel.expression"
-                    text = selector.cel.expression
-                    yield from check_expression(text, judged.object, path, context.selectors)
+                    yield from check_expression(selector.cel.expression, about, path, selectors)
             for k, derived in enumerate(choice.requested.derived_attributes):
-                if derived.expression:
+                if text := derived.expression:
                     path = f"{at}.derivedAttributes[{k}].expression"
-                    yield from _check_derived(derived, judged.object, path, context)
-
-
-def _check_derived(
-    derived: DerivedAttribute, about: str, path: str, context: JudgeContext
-) -> tuple[Finding, ...]:
-    text = derived.expression
-    return check_expression(text, about, path, context.selectors, is_derived=True)
+                    yield from check_expression(text, about, path, selectors, is_derived=True)
 
 
 def _check_derived_cost(judged: JudgedClaim, context: JudgeContext) -> Iterator[Finding]:
@@ -100,8 +93,8 @@ def accept_expressions(subject: Subject, context: JudgeContext) -> Subject:
 
     def accept(selector: Selector) -> Selector:
         text = selector.cel.expression if selector.cel is not None else ""
-        is_rejected = bool(check_expression(text, "", "", context.selectors))
-        return Selector(CELExpression("true")) if is_rejected else selector
+        is_admitted, _ = context.selectors.check_admission(text)
+        return selector if is_admitted else Selector(CELExpression("true"))
 
     def accept_all(requested: _Requested) -> _Requested:
         return replace(requested, selectors=tuple(map(accept, requested.selectors)))
@@ -116,7 +109,7 @@ def accept_expressions(subject: Subject, context: JudgeContext) -> Subject:
         rejected = {
             derived.name
             for derived in _derived_attributes(spec.devices)
-            if _check_derived(derived, "", "", context)
+            if not context.selectors.check_admission(derived.expression, derived=True)[0]
         }
         constraints = tuple(
             each
