@@ -15,7 +15,7 @@ from allocator.state.records import PodRequest, consumer_of
 from allocator.state.reserved_pods import ReservedPods
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.dra.allocation import MAX_CONSUMERS
-from drawbridge.dra.claim import Claim, claim_reader
+from drawbridge.dra.claim import Claim, Owner, claim_reader
 from drawbridge.dra.rules import read_claim_rules
 from drawbridge.foreign_json import UNDECODABLE, ForeignDecoder
 from drawbridge.ledger.ledger import name_of, uid_of
@@ -52,18 +52,11 @@ def with_at_most(pod: SchedulingPod, priority: int) -> SchedulingPod:
     return replace(pod, priority=min(pod.priority, priority))
 
 
-class _Owner(msgspec.Struct, frozen=True):
-    kind: str = ""
-    name: str = ""
-    uid: str = ""
-    controller: bool = False
-
-
 class _Identity(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
     uid: str = ""
     resource_version: str = ""
-    owner_references: tuple[_Owner, ...] = ()
+    owner_references: tuple[Owner, ...] = ()
 
 
 class _SentClaim(msgspec.Struct, frozen=True):
@@ -80,10 +73,10 @@ class UnseenClaimError(ProtocolError):
 
 
 class ReceivedClaim(NamedTuple):
-    """A claim of a request, and the UID of the pod for which it was generated."""
+    """A claim of a request, and the pod for which it was generated."""
 
     claim: Claim
-    generated_for: _Owner | None
+    generated_for: Owner | None
 
 
 _READER: Final = claim_reader()

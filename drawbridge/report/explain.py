@@ -447,12 +447,13 @@ def _pod_findings(objects: PodObjects, pod: Explanation, about: str) -> Iterator
     ]
     is_bound_next = scheduling.is_being_bound(objects.pod, held)
     unready = [*scheduling.find_unready_devices(held)] if is_bound_next else []
-    if unready or (is_bound_next and scheduling.is_untried(objects.pod)):
-        untried = scheduling.is_untried(objects.pod)
-        lease = scheduling.describe_lease(objects.lease, objects.installed_in) if untried else ""
+    is_untried = scheduling.is_untried(objects.pod)
+    lease = scheduling.describe_lease(objects.lease, objects.installed_in) if is_untried else ""
+    if unready or (is_bound_next and is_untried):
         yield _report_binding(pod, unready, (lease, *conditions), about)
-    elif scheduling.is_untried(objects.pod):
-        message = scheduling.describe_untried(objects.lease, objects.installed_in)
+    elif is_untried:
+        text = f"the scheduler {pod.scheduler} has not tried the pod yet"
+        message = ": ".join(filter(None, (text, lease)))
         yield codes.POD_PENDING.at("", message, object=about, remedy=scheduling.REMEDY)
     elif pod.node is None:
         message = "; ".join(conditions)

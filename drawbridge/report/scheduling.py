@@ -34,12 +34,6 @@ def is_untried(pod: Value) -> bool:
     )
 
 
-def describe_untried(lease: Value, namespace: str) -> str:
-    """Say why a pod may not have been tried."""
-    text = f"the scheduler {OURS} has not tried the pod yet"
-    return ": ".join(filter(None, (text, describe_lease(lease, namespace))))
-
-
 def describe_lease(lease: Value, namespace: str) -> str:
     """Say who holds the Lease of our scheduler; it is empty if there is none, None if unknown."""
     if lease is None:
