@@ -40,12 +40,6 @@ INSTALLED: Final = (
     resources.PRIORITY_LEVELS,
     resources.NAMESPACES,
 )
-# What the processes write in their namespace, which outlives a release of helm.
-_WRITTEN: Final[Mapping[Resource, tuple[str, ...]]] = {
-    resources.CONFIG_MAPS: (CONFIGURATION_IN_USE_CONFIG_MAP, FACTS_CONFIG_MAP),
-    resources.LEASES: (CONTROLLER_LEASE, SCHEDULER_LEASE),
-    resources.SECRETS: (CA_SECRET, ALLOCATOR_SECRET),
-}
 
 
 class _Left(NamedTuple):
@@ -53,70 +47,62 @@ class _Left(NamedTuple):
 
     resource: Resource
     labels: str = ""
-    name: str = ""
-    also: tuple[Resource, ...] = ()  # with the same name
+    names: tuple[str, ...] = ()
+    also: tuple[Resource, ...] = ()  # with the same names
 
     @property
-    def fields(self) -> str:
-        """The field selector."""
-        return f"metadata.name={self.name}" if self.name else ""
-
-    @property
-    def command(self) -> str:
-        """The command that removes them."""
-        plurals = ",".join(each.plural for each in (self.resource, *self.also))
-        if not self.labels:
-            return f"kubectl delete {plurals} {self.name}"
-        everywhere = " -A" if self.resource.namespaced else ""
-        named = f" --field-selector {self.fields}" if self.name else ""
-        return f"kubectl delete {plurals}{everywhere} -l {self.labels}{named}"
+    def fields(self) -> list[str]:
+        """The field selectors, each of which finds some of them."""
+        return [f"metadata.name={each}" for each in self.names] or [""]
 
 
-_LEFT: Final = (
-    _Left(resources.POLICIES, name=FENCE_POLICY, also=(resources.POLICY_BINDINGS,)),
-    _Left(resources.RESOURCE_QUOTAS, MANAGED_SELECTOR, MIRRORED_QUOTA),
-    _Left(resources.TAINT_RULES, f"{OWNED_TAINT}=pool"),
-    *(_Left(each, _OURS) for each in INSTALLED),
-)
-# By kind.
-_COMMANDS: Final[Mapping[str, str]] = {each.resource.kind: each.command for each in _LEFT}
+_LEFT: Final[Mapping[str, _Left]] = {
+    left.resource.kind: left
+    for left in (
+        _Left(resources.POLICIES, names=(FENCE_POLICY,), also=(resources.POLICY_BINDINGS,)),
+        _Left(resources.RESOURCE_QUOTAS, MANAGED_SELECTOR, (MIRRORED_QUOTA,)),
+        _Left(resources.TAINT_RULES, f"{OWNED_TAINT}=pool"),
+        *(_Left(each, _OURS) for each in INSTALLED),
+        # What the processes write in their namespace, which outlives a release of helm.
+        _Left(resources.CONFIG_MAPS, names=(CONFIGURATION_IN_USE_CONFIG_MAP, FACTS_CONFIG_MAP)),
+        _Left(resources.LEASES, names=(CONTROLLER_LEASE, SCHEDULER_LEASE)),
+        _Left(resources.SECRETS, names=(CA_SECRET, ALLOCATOR_SECRET)),
+    )
+}
 
 
 async def read_remains(session: "Session") -> Mapping[str, list[dict[str, Value]] | Unread]:
     """Return by kind what outlives an installation, beside the labels and taints of nodes."""
     rules = await find_taint_rules(session)
     remains: dict[str, list[dict[str, Value]] | Unread] = {}
-    for left in _LEFT:
+    for kind, left in _LEFT.items():
         served = rules if left.resource is resources.TAINT_RULES else left.resource
         if served is not None:
-            listing = live_cluster.list_objects(
-                session, served, fields=left.fields, labels=left.labels
-            )
-            remains[served.kind] = await if_readable(listing, "list", served)
-    for kind, names in _WRITTEN.items():
-        remains[kind.kind] = await if_readable(_list_named(session, kind, names), "list", kind)
+            remains[kind] = await if_readable(_list(session, served, left), "list", served)
     return remains
 
 
-async def _list_named(
-    session: "Session", kind: Resource, names: tuple[str, ...]
-) -> list[dict[str, Value]]:
-    """List the objects with these names of all namespaces: that of the installation is unknown."""
+async def _list(session: "Session", served: Resource, left: _Left) -> list[dict[str, Value]]:
+    """List what is left in all namespaces: that of the installation is unknown."""
     return [
         value
-        for name in names
-        for value in await live_cluster.list_objects(session, kind, fields=f"metadata.name={name}")
+        for fields in left.fields
+        for value in await live_cluster.list_objects(
+            session, served, fields=fields, labels=left.labels
+        )
     ]
 
 
-def compose_command(kind: str, left: Sequence[dict[str, Value]]) -> str:
+def compose_command(kind: str, objects: Sequence[dict[str, Value]]) -> str:
     """Return the command that removes what is left of a kind."""
-    if kind in _COMMANDS:
-        return _COMMANDS[kind]
-    (plural,) = (each.plural for each in _WRITTEN if each.kind == kind)
+    left = _LEFT[kind]
+    plurals = ",".join(each.plural for each in (left.resource, *left.also))
+    if left.labels:
+        everywhere = " -A" if left.resource.namespaced else ""
+        named = f" --field-selector {left.fields[0]}" if left.names else ""
+        return f"kubectl delete {plurals}{everywhere} -l {left.labels}{named}"
     names: dict[str, list[str]] = {}
-    for value in left:
-        metadata = as_mapping(value.get("metadata"))
-        names.setdefault(f"{metadata.get('namespace')}", []).append(f"{metadata.get('name')}")
-    commands = (f"kubectl -n {key} delete {plural} {' '.join(names[key])}" for key in sorted(names))
-    return " && ".join(commands)
+    for metadata in (as_mapping(each.get("metadata")) for each in objects):
+        where = f" -n {metadata['namespace']}" if "namespace" in metadata else ""
+        names.setdefault(where, []).append(f"{metadata.get('name')}")
+    return " && ".join(f"kubectl{e} delete {plurals} {' '.join(names[e])}" for e in sorted(names))
