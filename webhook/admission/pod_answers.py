@@ -14,6 +14,7 @@ from drawbridge.agreement.scope import Mode
 from drawbridge.brief import BriefRuns
 from drawbridge.config.model import Configuration, Placement
 from drawbridge.config.policy import apply_policies
+from drawbridge.documents.patch import Edit
 from drawbridge.documents.values import Value
 from drawbridge.finding import Finding
 from drawbridge.names import TRANSLATE_LABEL
@@ -117,12 +118,8 @@ class PodAnswers:
     ) -> Reply:
         """Compose the reply for a pod of which a template cannot be used."""
         decision, context = answered.decision, pod_request.context
-        namespace = pod_request.request.namespace
-        ranges = self._cluster.limit_ranges(namespace)
-        quotas = self._cluster.resource_quotas(namespace)
-        exceeded = self._check_device_quotas(decision, pod_request)
-        more, edits = pods.check_namespace_limits(decision, ranges, quotas, exceeded, context)
-        options = make_options("", namespace, Mode.ENFORCE)
+        more, edits = self._check_limits(decision, pod_request)
+        options = make_options("", pod_request.request.namespace, Mode.ENFORCE)
         response = compose_response(
             decision, options, context.facts_digest, (*findings, *more), edits
         )
@@ -206,29 +203,28 @@ class PodAnswers:
         """Return the response, with findings about current limits, quotas and the pod's label."""
         if not cached.depends_on_namespace:
             return cached.response
-        decision = cached.decision
-        namespace, context = pod_request.request.namespace, pod_request.context
-        ranges = self._cluster.limit_ranges(namespace)
-        quotas = self._cluster.resource_quotas(namespace)
-        own = _check_metadata(pod, decision, pod_request)
-        exceeded = self._check_device_quotas(decision, pod_request)
-        if not ranges and not quotas and not own and not exceeded:
+        decision, digest = cached.decision, pod_request.context.facts_digest
+        findings, edits = self._check_limits(decision, pod_request)
+        findings += _check_metadata(pod, decision, pod_request)
+        if not findings and not edits:
             return cached.response
-        findings, edits = self._briefs.run(
-            namespace,
-            lambda: pods.check_namespace_limits(decision, ranges, quotas, exceeded, context),
-        )
-        if not findings and not edits and not own:
-            return cached.response
-        options = make_options("", namespace, pod_request.mode)
-        return compose_response(decision, options, context.facts_digest, (*findings, *own), edits)
+        options = make_options("", pod_request.request.namespace, pod_request.mode)
+        return compose_response(decision, options, digest, findings, edits)
 
-    def _check_device_quotas(
+    def _check_limits(
         self, decision: PodDecision, pod_request: CreatedPodRequest
-    ) -> tuple[Finding, ...]:
-        name, labels = pod_request.request.namespace, pod_request.namespace.labels
-        quotas = self._quotas.selecting(pod_request.context.configuration, name, labels)
-        return tuple(check_device_quotas(decision.device_charge, name, quotas))
+    ) -> tuple[tuple[Finding, ...], tuple[Edit, ...]]:
+        """Return findings about current limits and quotas, and additional edits of the pod."""
+        name, context = pod_request.request.namespace, pod_request.context
+        ranges, quotas = self._cluster.limit_ranges(name), self._cluster.resource_quotas(name)
+        labels = pod_request.namespace.labels
+        selected = self._quotas.selecting(context.configuration, name, labels)
+        exceeded = tuple(check_device_quotas(decision.device_charge, name, selected))
+        if not (ranges or quotas or exceeded):
+            return (), ()
+        return self._briefs.run(
+            name, lambda: pods.check_namespace_limits(decision, ranges, quotas, exceeded, context)
+        )
 
     def _guard(
         self,
