@@ -223,9 +223,7 @@ def _find_webhook(live: Mapping[str, Any] | None, name: str) -> JSONObject | Non
 def read_pod_conditions(live: Mapping[str, Any] | None) -> Mapping[str, str] | None:
     """Return all live conditions of the webhook for pods; None if the webhook does not exist."""
     webhook = _find_webhook(live, POD_WEBHOOK)
-    if webhook is None:
-        return None
-    return {each["name"]: each["expression"] for each in webhook.get("matchConditions") or ()}
+    return None if webhook is None else _list_conditions(webhook)
 
 
 def are_as_derived(live: Mapping[str, Any] | None, configuration: Configuration) -> bool:
@@ -243,11 +241,16 @@ def select_pod_webhook(live: Mapping[str, Any] | None) -> Mapping[str, Any] | No
     return {"webhooks": [{name: webhook[name] for name in fields if name in webhook}]}
 
 
+def _list_conditions(webhook: Mapping[str, Any]) -> dict[str, str]:
+    """Return all live conditions by name."""
+    listed = webhook.get("matchConditions") or ()
+    return {each.get("name", ""): each.get("expression", "") for each in listed}
+
+
 def _read_conditions(webhook: Mapping[str, Any]) -> dict[str, str]:
     """Return the live conditions that Drawbridge manages, by name."""
-    live = {each.get("name"): each for each in webhook.get("matchConditions") or ()}
-    own = (CONDITION_NAME, TRANSITION_NAME)
-    return {name: live[name].get("expression", "") for name in own if name in live}
+    live = _list_conditions(webhook)
+    return {name: live[name] for name in (CONDITION_NAME, TRANSITION_NAME) if name in live}
 
 
 def _has_conditions(webhook: JSONObject, wanted: Mapping[str, str]) -> bool:
@@ -371,14 +374,9 @@ def _webhooks(live: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _find_excluding(webhook: Mapping[str, Any], wanted: MatchConditions) -> list[str]:
     """Describe the live conditions of a webhook that may exclude pods of the configuration."""
     own = wanted.get(webhook.get("name", ""))
-    live = {
-        match_condition.get("name"): match_condition.get("expression")
-        for match_condition in webhook.get("matchConditions") or ()
-        if match_condition.get("name") != SWITCH_CONDITION
-    }
-    if own is None or not live:
-        return []
-    if own != _EVERY_POD and live == derive_widest_conditions():
+    live = _list_conditions(webhook)
+    live.pop(SWITCH_CONDITION, None)
+    if own is None or not live or (own != _EVERY_POD and live == derive_widest_conditions()):
         return []
     different = [
         f"condition {name} has a different expression"
