@@ -82,7 +82,7 @@ def no_important_pod_waits_beside_pods_that_can_go(world: "World") -> Iterator[s
             claim
             for claim in world.all("resourceclaims")
             if len(users := consumers_of(claim)) != 1
-            or not _can_go(of_pods.get(users[0]), gang.priority)
+            or not _can_go(of_pods.get(users[0]), claim, gang.priority)
             or claim["metadata"]["uid"] in gang.claims  # who waits needs what it has
         )
         if fit_together(nodes, _count_all(stay), gang.needs, find_room(world, gang.space)):
@@ -125,11 +125,15 @@ def _find_waiting(world: "World") -> Iterator[Waiting]:
             yield Waiting(name, priority, namespace_of(pods[0]), names, needs, claims)
 
 
-def _can_go(pod: JSON | None, priority: int) -> bool:
-    """Whether a pod of ours is a victim of others; gangs are evicted as a whole."""
+def _can_go(pod: JSON | None, claim: JSON, priority: int) -> bool:
+    """Whether a pod of ours is a victim of others; gangs are evicted as a whole.
+
+    Who uses a claim can be on another node than its devices. It is no victim there.
+    """
     if pod is None or is_native(pod) or gang_of(pod) is not None:
         return False
-    return "nodeName" in pod["spec"] and pod["spec"].get("priority", 0) < priority
+    is_less = pod["spec"].get("priority", 0) < priority
+    return is_less and all(pool == pod["spec"].get("nodeName") for pool, _ in devices_of(claim))
 
 
 @of_stored
