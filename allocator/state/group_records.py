@@ -8,6 +8,7 @@ A tenant can make groups without an end, so that what counts for all groups of a
 record of its own.
 """
 
+import math
 from collections.abc import Collection, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
@@ -135,9 +136,9 @@ class GroupTable:
         record = (self._records.get(key) if key else None) or _NOTHING
         if record.term == self._term:
             return record
-        return GroupRecord(
-            self._term, record.question, record.refusal, record.cut, record.cut_victims
-        )
+        # What a decision has held by now, it held in an earlier term.
+        cut = record.cut if record.cut is not None and record.cut.since == math.inf else None
+        return GroupRecord(self._term, record.question, record.refusal, cut, record.cut_victims)
 
     def members_of(self, key: str) -> Collection[str]:
         """Return the members with which the scheduler asked about a group last.

@@ -83,7 +83,7 @@ def test_a_hold_lasts_no_longer_than_its_first_part() -> None:
 def test_members_that_lose_what_is_promised_meanwhile_get_it_again() -> None:
     cluster = Cluster(n1=4)
     cut_while_promising(cluster, FOUR)
-    cluster.decisions.begin_term()
+    cluster.decisions.reservations.release_promised(FOUR)
     assert cluster.held() == []
     answer = cluster.decisions.groups.answer_again("default/g", 0.0)
     assert answer is not None

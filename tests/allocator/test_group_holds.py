@@ -411,6 +411,19 @@ def test_a_change_of_the_leader_ends_a_hold() -> None:
     assert (ended.end, ended.left) == (HoldEnd.LEADER_CHANGED, 4)
 
 
+def test_a_decision_that_was_cut_before_a_change_of_the_leader_holds_devices_as_long() -> None:
+    cluster, later = Cluster(n1=4), 3600.0
+    asked = members_of(cluster, FOUR)
+    asked = replace(asked, group=replace(asked.group, min_count=2))
+    while not cluster.held():
+        assert not ask_group(cluster.decisions, asked, 0.0, lambda: True).complete
+    cluster.decisions.begin_term()
+    while not ask_group(cluster.decisions, asked, later, lambda: True).complete:
+        assert cluster.decisions.groups.holds.find("default/g", later) is None
+    cluster.decisions.expire(later + 1.0)
+    assert len(cluster.held()) == 4
+
+
 def test_a_member_that_pauses_is_not_woken_because_another_one_is_decided_about() -> None:
     """The quota has no room for m0, which waits; other filters refuse m1, which has its devices."""
     quota = DeviceQuota("q", lambda name, _: name == "default", {}, {DEVICES: Quantity.of(1)})
