@@ -59,15 +59,13 @@ class GroupDevices:
         self._groups, self._preemptors = basis.groups, basis.preemptors
         self._victims, self._holds, self._interrupted = victims, holds, interrupted
 
-    def goes_on(self, question: GroupQuestion) -> bool:
-        """Whether a decision that was cut goes on; one about something else ends."""
+    def end_another(self, question: GroupQuestion) -> None:
+        """End a decision that was cut, unless it is about what is asked."""
         cut = self._groups.get(question.group.key).cut
         about = frozenset(question.members), self._count_needed(question)
         if cut is not None and (cut.members, cut.needed) != about:
             self._groups.change(question.group.key, cut=None)
             self._reserved.release_promised(cut.promised)
-            return False
-        return cut is not None
 
     def _count_needed(self, question: GroupQuestion) -> int:
         gone = sum(map(self._state.pods.is_gone, question.members))

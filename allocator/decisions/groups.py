@@ -191,7 +191,8 @@ class GroupDecisions:
         if self._state.pods.bound_members_beside(question.members[0]):
             self.interrupted.note_partly_bound(key, now)
         since = self._end_hold(question, now)
-        if not (self._devices.goes_on(question) or self.interrupted.is_gathering(key)):
+        self._devices.end_another(question)
+        if self._groups.get(key).cut is None and not self.interrupted.is_gathering(key):
             self._reserved.release_promised(question.members)
         return self._decide(question, now, since)
 
@@ -205,7 +206,8 @@ class GroupDecisions:
         question = self._groups.get(key).question
         if question is None or self.holds.find(key, now) is not None:
             return None
-        if self._devices.goes_on(question):
+        self._devices.end_another(question)
+        if self._groups.get(key).cut is not None:
             return self._decide(replace(question, asking=""), now)
         pods = self._state.pods
         members = [uid for uid in question.members if not pods.is_gone(uid)]
