@@ -70,10 +70,10 @@ class PodDecisions:
         self._basis = basis = Basis(state, around)
         self.state, self.strategy, self.requests = state, basis.strategy, basis.requests
         self.reservations = basis.reserved
-        self.preemptors, self.preemption = basis.preemptors, DevicePreemption(basis)
-        self.planned_holds = PlannedHolds(basis)
+        self.preemptors, self.planned_holds = basis.preemptors, PlannedHolds(basis)
+        self.preemption = DevicePreemption(basis, self.planned_holds)
         self.groups = GroupDecisions(basis, self.preemption)
-        self.promises = PodPromises(basis, self.groups, self.preemption, self._settle)
+        self.promises = PodPromises(basis, self.groups, self.preemption)
         self.server_time = around.server_time
 
     # --- the calls of the scheduler ---
@@ -153,7 +153,7 @@ class PodDecisions:
         own = self.requests.find(request.pod_uid)
         if own is None:
             raise ProtocolError(ErrorCode.NOT_READY, _RESTARTED)
-        self._settle(now)
+        self.preemption.settle(now)
         question = GroupQuestion(request.group, members, priority, request.pod_uid)
         with self._basis.deciding(own.pod.namespace, now, out_of_time):
             answer = self.groups.answer(question, now)
@@ -202,7 +202,7 @@ class PodDecisions:
         self.reservations.release(uid)
         first = reservation.node if reservation else ""
         search = replace(self._basis.search(request, limit), first=first)
-        self._settle(now)
+        self.preemption.settle(now)
         if (excess := find_excess(self._basis, search)) is not None:
             return refuse_pod((excess,))
         if (own := self.preemption.find_kept(uid, search)) is not None:
@@ -255,7 +255,7 @@ class PodDecisions:
 
     def _reserve(self, request: PodRequest, node: str, now: float) -> ReserveReply:
         pod_uid = request.pod.uid
-        self._settle(now)
+        self.preemption.settle(now)
         # No other call is handled before the devices that were kept for the pod are reserved.
         self.state.records.change(pod_uid, RecordEvent.NOT_KEPT, kept=None, paired=None)
         hold = self.groups.find_hold(pod_uid, now, alone=True)
@@ -301,7 +301,7 @@ class PodDecisions:
     def _preempt(
         self, request: PreemptRequest, pod_request: PodRequest, now: float
     ) -> PreemptReply:
-        self._settle(now)
+        self.preemption.settle(now)
         if self.groups.key_of(request.pod_uid):
             return self.groups.preempt(request, now)
         search = self._basis.search(pod_request, 1)
@@ -340,7 +340,6 @@ class PodDecisions:
 
     def expire(self, now: float) -> tuple[str, ...]:
         """Remove reservations whose time is over; return the UIDs of their pods."""
-        self.planned_holds.settle(now)
         self.preemption.expire(now)
         self.groups.expire(now)
         return self.reservations.expire(now)
@@ -349,11 +348,6 @@ class PodDecisions:
         """Return the hold of a plan for a pod."""
         kept = self.preemptors.find(pod_uid)
         return kept if kept is not None and kept.planned is not None else None
-
-    def _settle(self, now: float) -> None:
-        """Keep what is kept for pods in step with the cluster, before anything is decided."""
-        self.planned_holds.settle(now)
-        self.preemptors.settle(now)
 
     def _wait(
         self, reply: PreFilterReply, shortlist: Shortlist, search: NodeSearch, now: float

@@ -43,16 +43,9 @@ class Promise(NamedTuple):
 class PodPromises:
     """The promises to waiting pods."""
 
-    def __init__(
-        self,
-        basis: Basis,
-        groups: GroupDecisions,
-        preemption: DevicePreemption,
-        settle: Callable[[float], None],
-    ) -> None:
-        """Create the promises; `settle` is called before anything is decided."""
+    def __init__(self, basis: Basis, groups: GroupDecisions, preemption: DevicePreemption) -> None:
         self._basis, self._state = basis, basis.state
-        self._groups, self._preemption, self._settle = groups, preemption, settle
+        self._groups, self._preemption = groups, preemption
 
     def make(
         self,
@@ -83,7 +76,7 @@ class PodPromises:
     def _promise_alone(self, request: PodRequest, now: float, without: Collection[str]) -> Promise:
         pod_uid = request.pod.uid
         search = replace(self._basis.search(request, 1), without=without)
-        self._settle(now)
+        self._preemption.settle(now)
         if find_excess(self._basis, search) is not None:
             return Promise(exceeds=True)
         kept = self._basis.preemptors.find(pod_uid)
@@ -110,7 +103,7 @@ class PodPromises:
     def _promise_group(self, key: str, pod_uid: str, now: float) -> Promise:
         if not self._groups.is_known(key):
             return Promise(members=(pod_uid,))  # the scheduler asks about the group anew
-        self._settle(now)
+        self._preemption.settle(now)
         before = self._basis.groups.get(key).refusal
         answer = self._groups.answer_again(key, now)
         if answer is None:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from allocator.decisions.basis import Basis
 from allocator.decisions.gone_claims import GoneClaims
 from allocator.decisions.node_searches import answer_key
+from allocator.decisions.planned_holds import PlannedHolds
 from allocator.decisions.shortlist import (
     FittingNode,
     NodeSearch,
@@ -64,8 +65,9 @@ class _InVain(NamedTuple):
 class DevicePreemption:
     """Preemption for devices."""
 
-    def __init__(self, basis: Basis) -> None:
+    def __init__(self, basis: Basis, planned_holds: PlannedHolds) -> None:
         self._basis, self._state, self._reserved = basis, basis.state, basis.reserved
+        self._planned_holds = planned_holds
         self._preemptors, self._releases = basis.preemptors, basis.releases
         self._attempts = itertools.count()
         # Victims that were spared, by node, in searches that are not finished.
@@ -74,11 +76,16 @@ class DevicePreemption:
         self._in_vain: BoundedCache[tuple[bytes, int], _InVain] = BoundedCache(MAX_IN_VAIN)
         self._lowest = (-1, math.inf)  # a state, and what `lowest_priority` is there
 
+    def settle(self, now: float) -> None:
+        """Keep what is kept for pods in step with the cluster, before anything is decided."""
+        self._planned_holds.settle(now)
+        self._preemptors.settle(now)
+
     def expire(self, now: float) -> None:
         """Let pods preempt again that wait for what does not happen in time."""
         self.observe_time(now)
         self._releases.settle()
-        self._preemptors.settle(now)
+        self.settle(now)
         self._preemptors.expire(now)
 
     def observe_time(self, now: float) -> None:
