@@ -195,7 +195,7 @@ class ApiCalls:
 
         An administrator holds them for it, or containers of vanished pods may use them.
         """
-        kept = self._state.decisions.find_hold(pod.metadata.uid)
+        kept = self._state.decisions.preemptors.find(pod.metadata.uid)
         if explanation.fitting:
             return explanation
         if kept is not None and kept.planned is not None:

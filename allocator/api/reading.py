@@ -193,7 +193,7 @@ def _describe_hold(decisions: PodDecisions, node: str) -> DescribedHold | None:
     asked = decisions.state.node_holds.get(node)
     if asked is None:
         return None
-    kept = decisions.find_hold(asked.uid)
+    kept = decisions.preemptors.find(asked.uid)
     active = kept is not None and kept.planned == asked
     waits_for = len(kept.pending) if kept is not None and active else 0
     return DescribedHold(pod=asked.pod, until=asked.end, active=active, waits_for=waits_for)

@@ -43,7 +43,7 @@ from allocator.scheduler.replies import (
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.group_records import GroupHold
 from allocator.state.record_states import RecordEvent
-from allocator.state.records import PodRequest, Preemptor
+from allocator.state.records import PodRequest
 from allocator.state.reserved_pods import ANSWERED_SECONDS
 from allocator.state.seen_pods import UNSEEN, UNSEEN_SECONDS
 from drawbridge.solver.reasons import Reason, say_with_subject
@@ -343,11 +343,6 @@ class PodDecisions:
         self.preemption.expire(now)
         self.groups.expire(now)
         return self.reservations.expire(now)
-
-    def find_hold(self, pod_uid: str) -> Preemptor | None:
-        """Return the hold of a plan for a pod."""
-        kept = self.preemptors.find(pod_uid)
-        return kept if kept is not None and kept.planned is not None else None
 
     def _wait(
         self, reply: PreFilterReply, shortlist: Shortlist, search: NodeSearch, now: float

@@ -145,9 +145,7 @@ class GroupHolds:
             return
         self._groups.change(key, hold=None)
         was_taken = self._was_taken(hold)
-        for uid in hold.left:
-            if self._reserved.is_promised(uid):
-                self._reserved.release(uid)
+        self._reserved.release_promised(hold.left)
         if end is None:
             return
         self._report(hold, end)
