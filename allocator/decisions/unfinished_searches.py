@@ -18,36 +18,29 @@ class UnfinishedSearches:
         self.in_turns: Final = SearchesAside()
         self.for_victims: Final = SearchesAside()
 
-    def name_of(self, uid: str) -> str:
+    def _name_of(self, uid: str) -> str:
         """Return the name of a search: that of all members of a group is the same."""
         return self._records.get(uid).group or uid
 
     def has(self, uid: str) -> bool:
         """Whether the search for a node of a pod goes on."""
-        name = self.name_of(uid)
+        name = self._name_of(uid)
         return name in self.on_nodes or name in self.in_turns
 
-    def add(self, uid: str, *, was_cut: bool) -> None:
-        """Set a search for a node aside; `was_cut` is whether it was cut on one."""
-        self._add(uid, self.on_nodes if was_cut else self.in_turns)
-
-    def add_for_victims(self, uid: str) -> None:
-        """Set the search for victims of a group aside."""
-        self._add(uid, self.for_victims)
-
-    def _add(self, uid: str, aside: SearchesAside) -> None:
-        aside.add(self._records.get(uid).namespace, uid, self.name_of(uid))
+    def add(self, uid: str, aside: SearchesAside) -> None:
+        """Set the search of a pod aside among these."""
+        aside.add(self._records.get(uid).namespace, uid, self._name_of(uid))
 
     def add_preemption(self, uid: str, request: PreemptRequest) -> Iterable[str]:
         """Set a search for victims aside that was cut on a node; return who lost its own."""
         namespace = self._records.get(uid).namespace
-        return self.on_nodes.add_preemption(namespace, uid, self.name_of(uid), request)
+        return self.on_nodes.add_preemption(namespace, uid, self._name_of(uid), request)
 
     def note_answered(self, uid: str) -> None:
         """Go on with the search of a pod about which a copy of the process has decided."""
-        self.on_nodes.note_answered(self.name_of(uid))
+        self.on_nodes.note_answered(self._name_of(uid))
         if self.on_nodes.end_preemption(uid):
-            self.add_for_victims(uid)
+            self.add(uid, self.for_victims)
 
     def leave(self, uid: str) -> None:
         """Continue no search of a pod."""

@@ -148,7 +148,7 @@ class WaitingPods:
             if cut is not None:
                 self._set_preemption_aside(uid, cut)
             elif again and self._decisions.groups.key_of(uid):
-                self._searches.add_for_victims(uid)
+                self._searches.add(uid, self._searches.for_victims)
             elif again or (refused and at):
                 self._questions.ask_again(uid, at)
 
@@ -310,7 +310,8 @@ class WaitingPods:
             return False
         promise = self._try_once(uid, work)
         if promise.unfinished:
-            self._searches.add(uid, was_cut=promise.was_cut)
+            searches = self._searches
+            searches.add(uid, searches.on_nodes if promise.was_cut else searches.in_turns)
         # A pod whose search has ended is told so in the next turn.
         self._again |= self._records.get(uid).unanswered and not promise.unfinished
         return promise.was_cut
@@ -330,7 +331,7 @@ class WaitingPods:
         elif self._state.planner.was_cut:
             self._set_preemption_aside(uid, asked)
         else:
-            self._searches.add_for_victims(uid)
+            self._searches.add(uid, self._searches.for_victims)
 
     def _set_preemption_aside(self, uid: str, request: PreemptRequest) -> None:
         for each in filter(self._find, self._searches.add_preemption(uid, request)):
@@ -395,7 +396,8 @@ class WaitingPods:
         while is_alone and promise.unfinished and not promise.was_cut and not work.is_over:
             promise = self._try_once(uid, work)
         if promise.was_cut or (promise.unfinished and not is_alone):
-            self._searches.add(uid, was_cut=promise.was_cut)
+            searches = self._searches
+            searches.add(uid, searches.on_nodes if promise.was_cut else searches.in_turns)
             self._is_cut_anew |= not promise.was_cut
         else:
             # An unfinished search goes on in the next pass, so that others have their turn before.
