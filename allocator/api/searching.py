@@ -145,7 +145,7 @@ def _search_for_pod(state: AllocatorState, pod: Pod) -> PodSearch:
     if shortlist.fitting:
         return PodSearch(fitting=len(shortlist.fitting))
     reasons = shortlist.list_reasons()
-    pairing = Releases(state).pair(pod.metadata.uid, search)
+    pairing = Releases(state).pair(search)
     ordered = (pairing.reason, *reasons) if pairing else reasons
     return replace(_describe_search(ordered), nodes=tuple(_reasons_by_node(search, state)))
 

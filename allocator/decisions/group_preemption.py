@@ -25,7 +25,7 @@ from allocator.decisions.group_victims import (
     Question,
 )
 from allocator.decisions.member_nodes import MemberNodes
-from allocator.decisions.preemption import DevicePreemption
+from allocator.decisions.preemption import FREE, DevicePreemption
 from allocator.decisions.quota import QuotaRoom, QuotaSelection
 from allocator.decisions.shortlist import FittingNode
 from allocator.decisions.victims import VictimSearch
@@ -39,9 +39,8 @@ from drawbridge.ledger.ledger import uid_of
 from drawbridge.solver.answers import Solution
 from drawbridge.solver.reasons import Reason
 
-_FORGOTTEN: Final = "the group is not known any more; the pod is tried again"
+FORGOTTEN: Final = "the group is not known any more; the pod is tried again"
 _BUSY: Final = "too many pods preempt already; the pod is tried again"
-_FREE: Final = "devices are released at this moment; the pod is tried again"
 _CONTINUES: Final = "the search for pods to evict for the group continues"
 
 
@@ -68,7 +67,7 @@ class GroupPreemption:
         """
         own = self._requests.find(request.pod_uid)
         if own is None:
-            return PreemptReply(message=_FORGOTTEN)
+            return PreemptReply(message=FORGOTTEN)
         if (waits := self.find_wait(question)) is not None:
             return PreemptReply(waiting=True, message=waits.message)
         reply = self._choose(request, question, own, now)
@@ -216,7 +215,7 @@ class GroupPreemption:
         self.keep_nothing(question)
         self._keep_devices(assigned, search, victims, now)
         if not chosen.pods:
-            return PreemptReply(waiting=True, message=_FREE)
+            return PreemptReply(waiting=True, message=FREE)
         self._groups.change(key, evicted=True)
         evictions = tuple(
             Eviction(node=node, victims=tuple(pod.uid for pod in pods))

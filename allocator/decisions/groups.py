@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from allocator.decisions.basis import Basis
 from allocator.decisions.group_devices import GroupDevices
 from allocator.decisions.group_members import known_group
-from allocator.decisions.group_preemption import GroupPreemption
+from allocator.decisions.group_preemption import FORGOTTEN, GroupPreemption
 from allocator.decisions.group_questions import (
     STAGE,
     GroupAnswer,
@@ -43,7 +43,6 @@ from drawbridge.ledger.node_fit import make_reason
 
 # A refusal holds for the other members of the group for this time, if nothing has changed.
 REFUSAL_SECONDS: Final = 1.0
-_FORGOTTEN: Final = "the group is not known any more; the pod is tried again"
 
 
 class GroupDecisions:
@@ -268,7 +267,7 @@ class GroupDecisions:
         """Return the pods to evict so that enough members fit, and keep their devices."""
         question = self._groups.get(self.key_of(request.pod_uid)).question
         if question is None:
-            return PreemptReply(message=_FORGOTTEN)
+            return PreemptReply(message=FORGOTTEN)
         question = replace(question, group=known_group(question, self._basis))
         return self._victims.choose(request, question, now)
 

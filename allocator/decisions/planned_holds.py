@@ -70,7 +70,7 @@ class PlannedHolds:
         search = self._make_search(pod, node)
         if search is None or self._basis.quotas.find_reason(search) is not None:
             return
-        promised = self._preemptors.promised_to_others(hold.uid, search.pod.priority)
+        promised = self._preemptors.promised_to_others(search.pod)
         claims = self._find_claims(node, hold).difference(promised)
         view = self._state.ledger.view_without(claims)
         fitting = find_nodes(search, self._state, view).fitting

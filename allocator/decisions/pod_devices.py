@@ -205,7 +205,7 @@ class PodDecisions:
         self.preemption.settle(now)
         if (excess := find_excess(self._basis, search)) is not None:
             return refuse_pod((excess,))
-        if (own := self.preemption.find_kept(uid, search)) is not None:
+        if (own := self.preemption.find_kept(search)) is not None:
             return fit_on(own.name, preemptible=True)
         shortlist, places = self.strategy.find_ordered(search, self._basis.searches.run, now)
         if shortlist.fitting:
@@ -348,7 +348,7 @@ class PodDecisions:
         self, reply: PreFilterReply, shortlist: Shortlist, search: NodeSearch, now: float
     ) -> PreFilterReply:
         """Tell a pod that it waits for devices that are being released, and keep them for it."""
-        reason = self.preemption.wait(search.pod.uid, search, now)
+        reason = self.preemption.wait(search, now)
         if reason is None:
             preemptible = shortlist.complete and not shortlist.exceeding
             return replace(reply, preemptible=preemptible)

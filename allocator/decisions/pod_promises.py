@@ -81,7 +81,7 @@ class PodPromises:
             return Promise(exceeds=True)
         kept = self._basis.preemptors.find(pod_uid)
         if kept is not None and not kept.pending:
-            own = self._preemption.find_kept(pod_uid, replace(search, without=()))
+            own = self._preemption.find_kept(replace(search, without=()))
             if own is not None:
                 return Promise(node=own.name)  # its devices are kept already
         shortlist = self._basis.searches.run(search, now)

@@ -43,7 +43,7 @@ from drawbridge.solver.reasons import Reason, say_with_subject, summarize_reason
 # Requests that got nothing of lower priorities.
 MAX_IN_VAIN: Final = 4096
 _BUSY: Final = f"{MAX_PREEMPTORS} pods preempt already; the pod is tried again"
-_FREE: Final = "devices are released at this moment; the pod is tried again"
+FREE: Final = "devices are released at this moment; the pod is tried again"
 _TOO_SLOW: Final = "no victims were found in time; use simpler claims, or fewer pods per node"
 
 
@@ -97,9 +97,9 @@ class DevicePreemption:
 
     # --- a pod that asks for nodes ---
 
-    def find_kept(self, pod_uid: str, search: NodeSearch) -> FittingNode | None:
+    def find_kept(self, search: NodeSearch) -> FittingNode | None:
         """Return the node on which devices are kept for a pod, if they are enough now."""
-        kept = self._preemptors.find(pod_uid)
+        kept = self._preemptors.find(search.pod.uid)
         if kept is None:
             return None
         view = self._state.ledger.view_without((kept.key,))
@@ -189,22 +189,21 @@ class DevicePreemption:
         reserved = map(self._state.ledger.reservations.get, _claims_of((pod,)))
         return {hold.device_id for each in reserved if each for hold in each.holds}
 
-    def wait(self, pod_uid: str, search: NodeSearch, now: float) -> Reason | None:
+    def wait(self, search: NodeSearch, now: float) -> Reason | None:
         """Return what a pod that fits nowhere waits for, if devices are being released for it."""
-        priority = search.pod.priority
-        own = self._preemptors.find(pod_uid)
+        pod = search.pod
+        own = self._preemptors.find(pod.uid)
         if own is not None and own.planned is not None:
             return is_held_for(own, own.planned)
         if own is None or not own.pending:
-            own = self._preemptors.find_for_same_claim(pod_uid, search)
+            own = self._preemptors.find_for_same_claim(search)
         if own is not None:
             return waits_for(len(own.holds), own.node)
-        promised = self._preemptors.promised_to_others(pod_uid, priority)
-        pairing = self._releases.pair(pod_uid, search, promised)
+        pairing = self._releases.pair(search, self._preemptors.promised_to_others(pod))
         if pairing is None:
             return None
-        lower = self._preemptors.lower_than(priority)
-        is_nominated = pairing.node == self._state.pods.get(pod_uid).nominated_node
+        lower = self._preemptors.lower_than(pod.priority)
+        is_nominated = pairing.node == self._state.pods.get(pod.uid).nominated_node
         if is_nominated or any(not each.pending.isdisjoint(pairing.claims) for each in lower):
             # What others were evicted for is kept for this pod now, also if an earlier leader has
             # selected them.
@@ -223,8 +222,7 @@ class DevicePreemption:
         now: float,
     ) -> PreemptReply:
         """Return the node and the victims of a pod that fits nowhere, or why there are none."""
-        uid, priority = request.pod_uid, search.pod.priority
-        reason = self.wait(uid, search, now)
+        priority, reason = search.pod.priority, self.wait(search, now)
         if reason is not None:
             return PreemptReply(waiting=True, message=say_with_subject(reason))
         if len(self._preemptors) >= MAX_PREEMPTORS:
@@ -247,20 +245,19 @@ class DevicePreemption:
                 self._reserved.end_promise(promise.uid, search.pod.namespace)
         self._preemptors.begin(search, victims, now)
         if not victims.pods and not victims.required:
-            return PreemptReply(waiting=True, message=_FREE)
+            return PreemptReply(waiting=True, message=FREE)
         return PreemptReply(node=victims.node, victims=victims.pods, violations=victims.violations)
 
     def make_search(
         self, request: PreemptRequest, search: NodeSearch, more: Collection[str]
     ) -> VictimSearch:
         """Return the search for victims of a pod; `more` claims count as released."""
-        uid, priority = search.pod.uid, search.pod.priority
-        own = self._preemptors.find(uid)
-        promised = self._preemptors.promised_to_others(uid, priority)
-        kept = (*self._preemptors.lower_than(priority), *([own] if own else ()))
-        replaced, taken = self._preemptors.replaced_for_others(uid, priority)
+        pod, own = search.pod, self._preemptors.find(search.pod.uid)
+        promised = self._preemptors.promised_to_others(pod)
+        kept = (*self._preemptors.lower_than(pod.priority), *([own] if own else ()))
+        replaced, taken = self._preemptors.replaced_for_others(pod)
         free = {
-            *self._releases.unpaired(priority).union(more).difference(promised),
+            *self._releases.unpaired(pod.priority).union(more).difference(promised),
             *replaced,
             *(each.key for each in kept),
         }

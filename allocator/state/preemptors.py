@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from allocator.decisions.shortlist import NodeSearch, is_open
+from allocator.scheduler.protocol import SchedulingPod
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.kept_counters import keep_counters
 from allocator.state.kept_shares import find_kept, find_missing
@@ -163,10 +164,10 @@ class Preemptors:
         """Return a pod that preempts."""
         return self._records.get(pod_uid).kept
 
-    def find_for_same_claim(self, pod_uid: str, search: NodeSearch) -> Preemptor | None:
+    def find_for_same_claim(self, search: NodeSearch) -> Preemptor | None:
         """Return another pod that preempts for a claim which both share."""
         claims = set(map(uid_of, search.unallocated))
-        others = (each for each in self._all() if each.uid != pod_uid)
+        others = (each for each in self._all() if each.uid != search.pod.uid)
         return next((each for each in others if not each.claims.isdisjoint(claims)), None)
 
     def lower_than(self, priority: int) -> Iterator[Preemptor]:
@@ -181,19 +182,19 @@ class Preemptors:
         """Whether a pod must go for one that preempts."""
         return any(pod_uid in each.victims for each in self._all())
 
-    def promised_to_others(self, pod_uid: str, priority: int) -> frozenset[str]:
-        """Return the claims that other pods of at least this priority wait for."""
-        return frozenset().union(*(each.pending for each in self._others(pod_uid, priority)))
+    def promised_to_others(self, pod: SchedulingPod) -> frozenset[str]:
+        """Return the claims that other pods of at least the same priority wait for."""
+        return frozenset().union(*(each.pending for each in self._others(pod)))
 
     def replaced_for_others(
-        self, pod_uid: str, priority: int
+        self, own: SchedulingPod
     ) -> tuple[frozenset[str], Mapping[PoolID, Collection[str]]]:
         """Return what others wait for and do not get, and what they get instead.
 
         A partition of a GPU can take the place of another one. Members of a gang wait for the same
         claims, and each gets a part of the devices.
         """
-        others = self._others(pod_uid, priority)
+        others = self._others(own)
         devices: dict[PoolID, set[str]] = {}
         partly = list[str]()
         for pod in others:
@@ -222,9 +223,9 @@ class Preemptors:
             hardware.update((device.pool, "counters", name) for name in sets)
         return hardware
 
-    def _others(self, pod_uid: str, priority: int) -> list[Preemptor]:
+    def _others(self, own: SchedulingPod) -> list[Preemptor]:
         pods = self._all()
-        return [each for each in pods if each.uid != pod_uid and each.priority >= priority]
+        return [each for each in pods if each.uid != own.uid and each.priority >= own.priority]
 
     # --- parts ---
 

@@ -86,17 +86,13 @@ class Releases:
     def _all(self) -> list[tuple[str, Paired]]:
         return [(each.uid, each.paired) for each in self._records.having("paired") if each.paired]
 
-    def pair(
-        self,
-        pod_uid: str,
-        search: NodeSearch,
-        promised: Collection[str] = (),
-    ) -> Pairing | None:
+    def pair(self, search: NodeSearch, promised: Collection[str] = ()) -> Pairing | None:
         """Find devices that are being released for a pod.
 
         No other pod with at least its priority waits for them, and they are not `promised`. Those
         on its nominated node come first.
         """
+        pod_uid = search.pod.uid
         self._records.change(pod_uid, RecordEvent.UNPAIRED, paired=None)
         unpaired = self.unpaired(search.pod.priority).difference(promised)
         nominated = self._state.pods.get(pod_uid).nominated_node
