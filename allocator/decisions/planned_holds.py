@@ -19,6 +19,7 @@ from allocator.decisions.pod_requests import (
 from allocator.decisions.shortlist import NodeSearch, find_nodes
 from allocator.state.preemptors import MAX_PREEMPTORS
 from allocator.state.records import DeviceVictims, PodRequest
+from drawbridge.brief import USUAL_SECONDS
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.taints import UNSCHEDULABLE, Toleration
 from drawbridge.ledger.holdings import read_holds
@@ -45,8 +46,8 @@ class PlannedHolds:
         for node in self._failed.keys() - asked.keys():
             del self._failed[node]
         server_time = self._basis.around.server_time()
-        # Whoever asks is not charged for these searches.
-        with self._state.planner.searching_aside():
+        # Whoever asks is not charged for these searches, and does not limit their time.
+        with self._state.planner.searching_aside(USUAL_SECONDS):
             for node, hold in asked.items():
                 if self._preemptors.find(hold.uid) is None and hold.lasts(server_time):
                     self._begin(node, hold, now)

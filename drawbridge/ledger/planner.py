@@ -196,14 +196,18 @@ class Planner:
         self._memo.was_cut = False
 
     @contextmanager
-    def searching_aside(self) -> Iterator[None]:
-        """Search what does not matter to the decision, so that no cut within counts."""
-        memo = self._memo
-        was_cut, cuts = memo.was_cut, frozenset(memo.cuts)
+    def searching_aside(self, seconds: float | None = None) -> Iterator[None]:
+        """Search what does not matter to the decision, so that no cut within counts.
+
+        The search on a node may take some seconds; without a number, as long as in the decision.
+        """
+        memo, brief = self._memo, self._memo.brief or Brief()
+        was_cut, cuts, of_decision = memo.was_cut, frozenset(memo.cuts), brief.seconds
+        brief.seconds = of_decision if seconds is None else seconds
         try:
             yield
         finally:
-            memo.was_cut = was_cut
+            memo.was_cut, brief.seconds = was_cut, of_decision
             self._cuts_aside |= memo.cuts - cuts
 
     def become_copy(self, tell: Tell, clock: Callable[[], float]) -> None:

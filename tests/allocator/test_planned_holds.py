@@ -1,14 +1,18 @@
 """Devices that an administrator holds for a pod while a plan to defragment is carried out."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import TypeVar
 
 import pytest
 
 from allocator.state.preemptors import KEEP_SECONDS
+from drawbridge.brief import USUAL_SECONDS, Brief, CutShort
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.taints import Taint
 from drawbridge.ledger.node_holds import MAX_HOLD_SECONDS, NodeHold, write_node_hold
 from drawbridge.pod_groups import COSCHEDULING_LABEL
+from drawbridge.solver.memo import CutOnNodeError
 from tests.allocator.api_served import ReviewServer, serving_api
 from tests.allocator.clusters import START, Cluster, claim, codes, pod
 from tests.allocator.contests import HIGH, Contest
@@ -16,6 +20,7 @@ from tests.allocator.test_api_searches import local
 from tests.allocator.test_quotas import DEVICES, limit
 
 MINUTES = 60.0
+T = TypeVar("T")
 
 
 def hold_of(uid: str, *evicted: str, seconds: float = 30 * MINUTES, name: str = "") -> str:
@@ -82,6 +87,28 @@ def test_the_refusal_of_a_pod_that_asks_the_same_is_none_of_the_pod(plan: Plan) 
     # What is held begins with the question of the pod that waits for longer.
     plan.annotate(hold_of("big"))
     assert plan.contest.woken() == ["big"]
+
+
+class CutWithoutUsualTime(Brief):
+    """Cuts each search that has less than the usual time."""
+
+    def run(self, compute: Callable[[], T]) -> T:
+        """Return what a function returns; raises CutShort."""
+        if self.seconds < USUAL_SECONDS:
+            raise CutShort
+        return compute()
+
+
+def test_a_hold_has_the_usual_time_however_little_is_left_to_who_asks() -> None:
+    made = Cluster(brief=CutWithoutUsualTime(), n1=1, n2=1)
+    made.state.planner.begin_decision(USUAL_SECONDS / 2)  # of another namespace
+    made.add_claim(claim("of-p"))
+    made.add(pod("p", "of-p"), Node("n1", {"name": "n1"}, hold=hold_of("p")))
+    made.decisions.expire(made.now)
+    assert made.decisions.preemptors.find("p") is not None
+    state = made.state
+    with pytest.raises(CutOnNodeError):
+        state.planner.solve_nodes(state.ledger.view(), [state.claims["of-p"]], ["n2"])
 
 
 def test_another_process_holds_the_same_before_it_answers(plan: Plan) -> None:
