@@ -244,13 +244,7 @@ class Planner:
 
         The scheduler can know a node that was just created or deleted.
         """
-        self._memo.bind(self.world())
-        if node not in self._nodes:
-            return ()
-        try:
-            return tuple(pool.id for pool in self._memo.pools_for(self._nodes[node]))
-        except NodeSelectorError:
-            return ()
+        return tuple(pool.id for pool in self._seen_pools(node))
 
     def node_pools(self, node: str) -> tuple[tuple[Pool, tuple[Candidate, ...]], ...]:
         """Return the usable pools that a node sees, with their devices."""
@@ -271,19 +265,20 @@ class Planner:
         return {}
 
     def _usable_pools(self, node: str) -> list[Pool]:
-        """Return the usable pools that a node sees; none if it is not known."""
+        return [each for each in self._seen_pools(node) if each.usable]
+
+    def _seen_pools(self, node: str) -> Sequence[Pool]:
+        """Return the pools that a node sees; none if it, or a selector, is not readable."""
         self._memo.bind(self.world())
         try:
-            pools = self._memo.pools_for(self._nodes[node]) if node in self._nodes else ()
+            return self._memo.pools_for(self._nodes[node]) if node in self._nodes else ()
         except NodeSelectorError:
-            return []
-        return [each for each in pools if each.usable]
+            return ()
 
     def part_in_use(self, node: str, view: View) -> float:
         """Return the part of the devices of a node that claims hold."""
-        self._memo.bind(self.world())
         held = total = 0
-        for pool in self._memo.pools_for(self._nodes[node]):
+        for pool in self._seen_pools(node):
             use = view.use(pool.id)
             held += len(use.dedicated | use.shares.keys())
             total += sum(len(each.devices) for each in pool.slices)
