@@ -244,7 +244,7 @@ class WaitingPods:
         if self._is_cut_anew:
             # Pods behind the group must not get its devices because a turn was too short for it.
             self._is_cut_anew = False
-            self._continue_one(self._searches.in_turns.take(), work)
+            self._continue(self._searches.in_turns.take(), work)
         if self._state.epoch() != self._first_epoch:
             self._first_epoch = self._state.epoch()
             work.tries = tries // 2
@@ -257,10 +257,10 @@ class WaitingPods:
                 self._pass.end()
             if work.is_over:
                 break
-        self._continue_one(self._searches.in_turns.take(), work)
+        self._continue(self._searches.in_turns.take(), work)
         self._continue_victims(work)
         # The search about which a copy has decided is the last one if it is cut again.
-        self._continue_one(self._searches.on_nodes.take_answered(), work)
+        self._continue(self._searches.on_nodes.take_answered(), work)
         aside = self._continue_aside(work) if may_copy else ""
         unfinished = bool(self._pass.places) and (
             self._continue_pass() or self._questions.may_ask(now)
@@ -301,8 +301,10 @@ class WaitingPods:
         uid = on_nodes.take()
         return uid if uid and (self._continue(uid, work) or on_nodes.preemption(uid)) else ""
 
-    def _continue(self, uid: str, work: TurnWork) -> bool:
-        """Continue a search that was set aside; return whether it was cut on a node."""
+    def _continue(self, uid: str | None, work: TurnWork) -> bool:
+        """Continue a search that was set aside, if any; return whether it was cut on a node."""
+        if uid is None:
+            return False
         if self._find(uid) is None:
             self._again = True  # other members of its group may wait
             return False
@@ -315,10 +317,6 @@ class WaitingPods:
         # A pod whose search has ended is told so in the next turn.
         self._again |= self._records.get(uid).unanswered and not promise.unfinished
         return promise.was_cut
-
-    def _continue_one(self, uid: str | None, work: TurnWork) -> None:
-        if uid is not None:
-            self._continue(uid, work)
 
     def _continue_victims(self, work: TurnWork) -> None:
         """Continue one search for pods to evict of a group; at its end, a member asks for it."""
