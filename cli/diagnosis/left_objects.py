@@ -66,7 +66,8 @@ _LEFT: Final[Mapping[str, _Left]] = {
         # What the processes write in their namespace, which outlives a release of helm.
         _Left(resources.CONFIG_MAPS, names=(CONFIGURATION_IN_USE_CONFIG_MAP, FACTS_CONFIG_MAP)),
         _Left(resources.LEASES, names=(CONTROLLER_LEASE, SCHEDULER_LEASE)),
-        _Left(resources.SECRETS, names=(CA_SECRET, ALLOCATOR_SECRET)),
+        # Another client's Secret can have one of these names, and is never written.
+        _Left(resources.SECRETS, MANAGED_SELECTOR, (CA_SECRET, ALLOCATOR_SECRET)),
     )
 }
 
@@ -97,7 +98,7 @@ def compose_command(kind: str, objects: Sequence[dict[str, Value]]) -> str:
     """Return the command that removes what is left of a kind."""
     left = _LEFT[kind]
     plurals = ",".join(each.plural for each in (left.resource, *left.also))
-    if left.labels:
+    if left.labels and len(left.fields) == 1:
         everywhere = " -A" if left.resource.namespaced else ""
         named = f" --field-selector {left.fields[0]}" if left.names else ""
         return f"kubectl delete {plurals}{everywhere} -l {left.labels}{named}"

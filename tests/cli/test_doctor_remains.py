@@ -15,6 +15,7 @@ from tests.manifests.rendering import render_chart
 POOL = PoolID("gpu.nvidia.com", "node-a")
 LIMIT = "gpu.nvidia.com.deviceclass.resource.k8s.io/devices"
 LABEL = "app.kubernetes.io/part-of"
+OURS = {"app.kubernetes.io/managed-by": "drawbridge"}
 LEFT = {
     "ValidatingAdmissionPolicy drawbridge-owned-devices": (
         "kubectl delete validatingadmissionpolicies,validatingadmissionpolicybindings "
@@ -41,8 +42,8 @@ LEFT = {
         "kubectl -n drawbridge-system delete leases drawbridge-controller && "
         "kubectl -n other delete leases drawbridge-controller drawbridge-scheduler"
     ),
-    "Secret drawbridge-system/drawbridge-ca": (
-        "kubectl -n drawbridge-system delete secrets drawbridge-ca"
+    "Secret drawbridge-system/drawbridge-ca, drawbridge-system/drawbridge-allocator-tls": (
+        "kubectl -n drawbridge-system delete secrets drawbridge-ca drawbridge-allocator-tls"
     ),
     "taint drawbridge.dev/owned of ": "kubectl taint nodes --all drawbridge.dev/owned-",
     "label drawbridge.dev/dual of ": (
@@ -68,7 +69,7 @@ def leave(api: FakeApi) -> None:
             {"taint": {"key": "drawbridge.dev/owned", "effect": "NoSchedule"}},
         ),
         ("v1", "ResourceQuota", {"name": "drawbridge-quota", "namespace": "team-a",
-         "labels": {"app.kubernetes.io/managed-by": "drawbridge"}}, {"hard": {LIMIT: "0"}}),
+         "labels": OURS}, {"hard": {LIMIT: "0"}}),
         ("v1", "ResourceQuota", {"name": "drawbridge-quota", "namespace": "of-others"}, {}),
     ):  # fmt: skip
         api.put({"apiVersion": group, "kind": kind, "metadata": metadata, "spec": spec})
@@ -76,15 +77,17 @@ def leave(api: FakeApi) -> None:
         for name, part_of in (("drawbridge-left", "drawbridge"), ("of-another", "other")):
             metadata = {"name": name, "labels": {LABEL: part_of}}
             api.put({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata})
-    for api_version, kind, name, namespace in (
-        ("v1", "ConfigMap", "drawbridge-facts", SYSTEM),
-        ("v1", "ConfigMap", "of-another", SYSTEM),
-        ("coordination.k8s.io/v1", "Lease", "drawbridge-controller", SYSTEM),
-        ("coordination.k8s.io/v1", "Lease", "drawbridge-controller", "other"),
-        ("coordination.k8s.io/v1", "Lease", "drawbridge-scheduler", "other"),
-        ("v1", "Secret", "drawbridge-ca", SYSTEM),
+    for api_version, kind, name, namespace, labels in (
+        ("v1", "ConfigMap", "drawbridge-facts", SYSTEM, {}),
+        ("v1", "ConfigMap", "of-another", SYSTEM, {}),
+        ("coordination.k8s.io/v1", "Lease", "drawbridge-controller", SYSTEM, {}),
+        ("coordination.k8s.io/v1", "Lease", "drawbridge-controller", "other", {}),
+        ("coordination.k8s.io/v1", "Lease", "drawbridge-scheduler", "other", {}),
+        ("v1", "Secret", "drawbridge-allocator-tls", SYSTEM, OURS),
+        ("v1", "Secret", "drawbridge-ca", SYSTEM, OURS),
+        ("v1", "Secret", "drawbridge-ca", "of-another", {}),
     ):
-        metadata = {"name": name, "namespace": namespace}
+        metadata = {"name": name, "namespace": namespace, "labels": labels}
         api.put({"apiVersion": api_version, "kind": kind, "metadata": metadata})
     for node in api.all("Node"):
         node["metadata"].setdefault("labels", {})["drawbridge.dev/dual"] = "true"
