@@ -24,8 +24,10 @@ CERTIFICATE_UNUSABLE = CODES.define("CertificateUnusable")
 WEBHOOK_UNREACHABLE = CODES.define("WebhookUnreachable")
 # The remedy where the API server reaches the webhook and does not trust it.
 TRUST_CERTIFICATE: Final = (
-    "Compare the caBundle of the webhooks with the CA of the certificate: of Secret drawbridge-ca, "
-    "or your own. docs/installing.md#change-who-makes-the-certificates says how to change the CA."
+    "If an unknown authority signed the certificate, compare the caBundle of the webhooks with the "
+    "CA that did, of Secret drawbridge-ca or your own: "
+    "docs/installing.md#change-who-makes-the-certificates. If it has expired or is valid for other "
+    "names, replace it in Secret drawbridge-webhook-tls."
 )
 WEBHOOK_NOT_CALLED = CODES.define("WebhookNotCalled")
 WEBHOOK_NOT_TRIED = CODES.define("WebhookNotTried")

@@ -51,7 +51,7 @@ _DAY: Final = 86_400
 # The controller renews its authorities long before; a serving certificate of one's own may be late.
 _SOON: Final = 14 * _DAY
 _MOST_NAMES: Final = 10
-# What the API server, written in Go, says of a certificate that no CA in caBundle signed.
+# What the API server, written in Go, says of each certificate that it does not accept.
 _UNTRUSTED: Final = "failed to verify certificate"
 
 

@@ -9,10 +9,13 @@ from tests.cli.installed_api import bundle, namespace, registration
 from tests.cli.test_doctor import UNREACHABLE, doctor, refusing, with_condition
 from tests.cluster.fake.api import FakeApi
 
-UNTRUSTED = UNREACHABLE.replace("connection refused", "x509: failed to verify certificate: ...")
+UNTRUSTED = UNREACHABLE.replace("connection refused", "tls: failed to verify certificate: x509...")
 
 
-@pytest.mark.parametrize(("reason", "part"), [(UNREACHABLE, "NetworkPolicy"), (UNTRUSTED, "CA")])
+@pytest.mark.parametrize(
+    ("reason", "part"),
+    [(UNREACHABLE, "NetworkPolicy"), (UNTRUSTED, "unknown authority"), (UNTRUSTED, "has expired")],
+)
 def test_the_remedy_says_why_the_webhook_is_not_reachable(
     tmp_path: Path, reason: str, part: str
 ) -> None:
