@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
@@ -85,6 +86,11 @@ class Harness(AdmissionHarness):
         super().__post_init__()
         self.cluster.context = make_context(Configuration(), FACTS, caches_pods=False)
         self.cluster.recent = recent()
+
+    def handler(self, brief: Brief) -> AdmissionHandler:
+        """Return a handler that a brief cuts."""
+        briefs = BriefRuns(brief, lambda: 0.0)
+        return AdmissionHandler(self.cluster, self.templates, self.answers, briefs)
 
     def admit(self, brief: Brief | None = None, **options: Any) -> Admissions:  # noqa: ANN401
         """Return the admissions of a process."""
@@ -197,9 +203,7 @@ async def test_a_review_that_is_cut_at_any_call_has_no_effect_and_the_same_reply
         harness.cluster.unwatched = {"later": ENFORCE}
     expected = await await_reply(getattr(alone.admission, method)(body))
     cut, calls = CutAt(0, lines=True), 0
-    handler = AdmissionHandler(
-        cut_often.cluster, cut_often.templates, cut_often.answers, BriefRuns(cut, lambda: 0.0)
-    )
+    handler = cut_often.handler(cut)
     while True:
         cut.calls = calls
         try:
@@ -222,18 +226,18 @@ async def test_a_cut_while_inputs_change_mixes_nothing_of_both() -> None:
     alone.cluster.context = later
     expected = await await_reply(alone.admission.review_pod(body))
     assert "DeviceQuotaTooSmall" in expected.codes
-    cut = CutAt(0, lines=True)
-    while not cut.calls or cut.cuts or cut.lost:
+    calls, cut = 0, CutAt(sys.maxsize, lines=True)
+    while not calls or cut.cuts or cut.lost:
         harness = Harness()
-        await await_reply(harness.admission.review_pod(body))
+        handler = harness.handler(cut)
+        await await_reply(handler.review_pod(body))
         harness.cluster.context = later
-        cut.cuts = cut.lost = 0
-        harness.admission._briefs = BriefRuns(cut, lambda: 0.0)  # noqa: SLF001  # as of a process
+        cut.calls, cut.cuts, cut.lost = calls, 0, 0
         with contextlib.suppress(CutShort):
-            await await_reply(harness.admission.review_pod(body))
-        harness.admission._briefs = None  # noqa: SLF001
-        assert await await_reply(harness.admission.review_pod(body)) == expected
-        cut.calls += drawn(5, thorough=1)
+            await await_reply(handler.review_pod(body))
+        cut.calls = sys.maxsize
+        assert await await_reply(handler.review_pod(body)) == expected
+        calls += drawn(5, thorough=1)
 
 
 @pytest.mark.parametrize("case", REVIEWS.values(), ids=list(REVIEWS))
