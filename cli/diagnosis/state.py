@@ -351,13 +351,13 @@ async def _read_installed(session: "Session", *, bridge: bool) -> Installed:
         return await if_readable(reading, "get", resource)
 
     mutating = await read(resources.MUTATING_WEBHOOKS, WEBHOOK_CONFIGURATION)
-    namespace = installed_namespace.of_registration(
-        mutating if isinstance(mutating, dict) else None
-    )
+    validating = await read(resources.VALIDATING_WEBHOOKS, WEBHOOK_CONFIGURATION)
+    registrations = (each for each in (mutating, validating) if isinstance(each, dict))
+    namespace = installed_namespace.of_registration(next(registrations, None))
     return Installed(
         namespace=namespace,
         mutating=mutating,
-        validating=await read(resources.VALIDATING_WEBHOOKS, WEBHOOK_CONFIGURATION),
+        validating=validating,
         judge=await read(resources.VALIDATING_WEBHOOKS, JUDGE_CONFIGURATION),
         facts=await read(resources.CONFIG_MAPS, FACTS_CONFIG_MAP, namespace),
         lease=await read(resources.LEASES, CONTROLLER_LEASE, namespace),

@@ -28,7 +28,6 @@ from drawbridge.names import (
     ALLOCATOR_SERVICE,
     NAMESPACE,
     SCHEDULER_LEASE,
-    WEBHOOK_CONFIGURATION,
 )
 
 if TYPE_CHECKING:
@@ -236,12 +235,8 @@ class _Registration(NamedTuple):
 
 
 async def _read_registration(session: "Session") -> _Registration:
-    from drawbridge.cluster.resources import MUTATING_WEBHOOKS  # noqa: PLC0415  # loaded on demand
-
     try:
-        registered = await live_cluster.read_object(
-            session, MUTATING_WEBHOOKS, WEBHOOK_CONFIGURATION
-        )
+        registered = await installed_namespace.read_registration(session)
     except ApiError as error:
         if error.code != _FORBIDDEN:
             raise

@@ -1,4 +1,4 @@
-"""Finds the namespace of the Drawbridge installation in the registration of its webhook."""
+"""Finds the namespace of the Drawbridge installation in the registration of its webhooks."""
 
 from typing import TYPE_CHECKING
 
@@ -16,17 +16,24 @@ _SERVICE = ("webhooks", 0, "clientConfig", "service", "namespace")
 
 async def find(session: "Session") -> str:
     """Return the namespace; empty if nothing is installed, the default one if that is unknown."""
-    from drawbridge.cluster.resources import MUTATING_WEBHOOKS  # noqa: PLC0415  # loaded on demand
-
     try:
-        registration = await live_cluster.read_object(
-            session, MUTATING_WEBHOOKS, WEBHOOK_CONFIGURATION
-        )
+        registration = await read_registration(session)
     except ApiError as error:
         if not error.forbidden:
             raise
         return NAMESPACE
     return "" if registration is None else of_registration(registration)
+
+
+async def read_registration(session: "Session") -> Value:
+    """Return a webhook configuration of Drawbridge: that for pods, or the other if it is gone."""
+    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
+
+    for kind in (resources.MUTATING_WEBHOOKS, resources.VALIDATING_WEBHOOKS):
+        registration = await live_cluster.read_object(session, kind, WEBHOOK_CONFIGURATION)
+        if registration is not None:
+            return registration
+    return None
 
 
 def of_registration(registration: Value) -> str:

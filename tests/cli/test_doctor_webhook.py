@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from drawbridge.agreement.match_conditions import derive_widest_conditions
-from tests.cli.installed_api import bundle, namespace, registration
+from tests.cli.installed_api import SYSTEM, bundle, deployment, namespace, registration
 from tests.cli.test_doctor import UNREACHABLE, doctor, refusing, with_condition
 from tests.cluster.fake.api import FakeApi
 
@@ -35,6 +35,21 @@ def test_the_conditions_of_the_manifests_are_no_problem_and_not_those_of_the_con
         "webhook registration"
     )
     assert line["message"].endswith("no controller has narrowed the match conditions yet")
+
+
+def test_the_installation_is_found_without_the_registration_of_pods(tmp_path: Path) -> None:
+    def move_and_remove(api: FakeApi) -> None:
+        for live in (deployment("drawbridge-webhook"), deployment("drawbridge-controller")):
+            api.put({**live, "metadata": {**live["metadata"], "namespace": "elsewhere"}})
+            api.remove("Deployment", live["metadata"]["name"], SYSTEM)
+        for live in api.all("ValidatingWebhookConfiguration"):
+            for webhook in live["webhooks"]:
+                webhook["clientConfig"]["service"]["namespace"] = "elsewhere"
+            api.put(live)
+        api.remove("MutatingWebhookConfiguration", "drawbridge")
+
+    (line,) = doctor(tmp_path, "-o", "json", change=move_and_remove).of("replicas")
+    assert line["message"] == "ready: drawbridge-webhook 2 of 2, drawbridge-controller 2 of 2"
 
 
 def test_a_missing_registration_is_an_error_while_namespaces_depend_on_it(tmp_path: Path) -> None:

@@ -28,7 +28,9 @@ CLASS = {
 MISSING = "ConfigurationNotRead"
 
 
-def registered(namespace: str = "drawbridge-system") -> dict[str, Any]:
+def registered(
+    namespace: str = "drawbridge-system", kind: str = "MutatingWebhookConfiguration"
+) -> dict[str, Any]:
     service = {"name": "drawbridge-webhook", "namespace": namespace}
     webhook = {
         "name": "pods.drawbridge.dev",
@@ -38,7 +40,7 @@ def registered(namespace: str = "drawbridge-system") -> dict[str, Any]:
     }
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "MutatingWebhookConfiguration",
+        "kind": kind,
         "metadata": {"name": "drawbridge"},
         "webhooks": [webhook],
     }
@@ -83,8 +85,10 @@ def test_a_configuration_file_takes_precedence(tmp_path: Path) -> None:
     assert "[DeviceUnknown]" in err
 
 
-def test_it_is_read_from_the_namespace_of_the_webhook_registration(tmp_path: Path) -> None:
-    code, _, err = on(tmp_path, registered("elsewhere"), settings(namespace="elsewhere"))
+@pytest.mark.parametrize("kind", ["Mutating", "Validating"])
+def test_it_is_read_from_the_namespace_of_a_webhook_registration(tmp_path: Path, kind: str) -> None:
+    left = registered("elsewhere", f"{kind}WebhookConfiguration")
+    code, _, err = on(tmp_path, left, settings(namespace="elsewhere"))
     assert (code, MISSING in err) == (1, False)
 
 
