@@ -216,8 +216,7 @@ def check_answers(checked: CheckedState) -> Iterator[Result]:
         case TrialResult.DENIED:
             yield f"{where}answers, and denies {sample} (dry run): {trial.detail}"
         case TrialResult.NOT_CALLED:
-            became = trial.detail or "is admitted unchanged"
-            message = f"{where}a pod with an impossible device request {became}"
+            message = f"{where}{sample} {trial.detail} (dry run)"
             yield codes.WEBHOOK_NOT_CALLED.at("", message)
         case TrialResult.UNREACHABLE:
             remedy = codes.TRUST_CERTIFICATE if _UNTRUSTED in trial.detail else None

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from cli.diagnosis import webhook_trial
 from cli.diagnosis.left_objects import read_remains
 from cli.diagnosis.unread import Unread, if_readable
-from cli.diagnosis.webhook_trial import WebhookTrial
+from cli.diagnosis.webhook_trial import TrialResult, WebhookTrial, try_webhook
 from cli.input import installed_namespace, live_cluster
 from cli.input.stuck_objects import StuckRead, read_stuck
 from controller.field_probe import (
@@ -413,13 +412,13 @@ async def _try_webhook(
         detail = "no namespace is in mode enforce"
         if chosen:
             detail = f"namespace {chosen} is not in mode enforce"
-        return WebhookTrial(webhook_trial.TrialResult.UNKNOWN, "", "", detail)
+        return WebhookTrial(TrialResult.UNKNOWN, "", "", detail)
     right = Right("create", "", "pods", namespaced=True)
     for name in enforced[:_MOST_NAMESPACES]:
         if await _is_allowed(session, right, name):
-            return await webhook_trial.try_webhook(session, name, webhook_trial.DEFAULT_RESOURCE)
+            return await try_webhook(session, name)
     detail = f"you may not create pods in {', '.join(enforced[:_MOST_NAMESPACES])}"
-    return WebhookTrial(webhook_trial.TrialResult.UNKNOWN, "", "", detail)
+    return WebhookTrial(TrialResult.UNKNOWN, "", "", detail)
 
 
 _MOST_NAMESPACES: Final = 10

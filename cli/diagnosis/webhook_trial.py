@@ -20,10 +20,10 @@ from drawbridge.names import GUARD_WEBHOOK, ORIGINAL_ANNOTATION, POD_WEBHOOK
 if TYPE_CHECKING:
     from drawbridge.cluster.session import Session
 
-DEFAULT_RESOURCE: Final = "nvidia.com/gpu"
+_USUAL: Final = "nvidia.com/gpu"
 _NAME: Final = "drawbridge-doctor"
 # Koordinator denies cores of a GPU without memory, and so does its dialect.
-_DENIED_ALWAYS: Final = {"koordinator.sh/gpu-core": "50"}
+_DENIED_ALWAYS: Final = "koordinator.sh/gpu-core"
 _DENIED: Final = f'webhook "{POD_WEBHOOK}" denied the request'
 # The guard denies what the webhook for pods did not get.
 _GUARDED: Final = f'webhook "{GUARD_WEBHOOK}" denied the request'
@@ -42,7 +42,7 @@ class TrialResult(enum.Enum):
 
 
 class WebhookTrial(NamedTuple):
-    """The result of the sample pods in a namespace; `detail` has claims or a message."""
+    """The result in a namespace, and what the sample pod requests that shows it."""
 
     result: TrialResult
     namespace: str
@@ -72,19 +72,20 @@ def sample_pod(limits: Mapping[str, str]) -> dict[str, Value]:
     }
 
 
-async def try_webhook(session: "Session", namespace: str, resource: str) -> WebhookTrial:
+async def try_webhook(session: "Session", namespace: str) -> WebhookTrial:
     """Create the sample pods in dry runs."""
-    first = await _create(session, namespace, {resource: "1"})
+    first = await _create(session, namespace, {_USUAL: "1"})
     if not isinstance(first, dict):
-        return _of_error(first, namespace, resource)
+        return _of_error(first, namespace, _USUAL)
     if get_value(first, ("metadata", "annotations", ORIGINAL_ANNOTATION)) is not None:
-        return WebhookTrial(TrialResult.TRANSLATED, namespace, resource)
-    second = await _create(session, namespace, _DENIED_ALWAYS)
+        return WebhookTrial(TrialResult.TRANSLATED, namespace, _USUAL)
+    second = await _create(session, namespace, {_DENIED_ALWAYS: "50"})
     if isinstance(second, dict):
-        return WebhookTrial(TrialResult.NOT_CALLED, namespace, resource)
-    answered = _of_error(second, namespace, resource)
+        detail = "is admitted unchanged"
+        return WebhookTrial(TrialResult.NOT_CALLED, namespace, _DENIED_ALWAYS, detail)
+    answered = _of_error(second, namespace, _DENIED_ALWAYS)
     if answered.result is TrialResult.DENIED:
-        return answered._replace(result=TrialResult.LEFT, detail="")
+        return WebhookTrial(TrialResult.LEFT, namespace, _USUAL)
     return answered
 
 

@@ -1,14 +1,17 @@
 """What `drawbridge doctor` says of the webhook for pods."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from drawbridge.agreement.match_conditions import derive_widest_conditions
 from tests.cli.installed_api import SYSTEM, bundle, deployment, namespace, registration
-from tests.cli.test_doctor import UNREACHABLE, doctor, refusing, with_condition
+from tests.cli.test_doctor import DENIAL, UNREACHABLE, doctor, refusing, with_condition
 from tests.cluster.fake.api import FakeApi
+from tests.cluster.fake.kinds import JSON
 
+GUARDED = DENIAL.replace("pods.", "guard.")
 UNTRUSTED = UNREACHABLE.replace("connection refused", "tls: failed to verify certificate: x509...")
 
 
@@ -24,6 +27,27 @@ def test_the_remedy_says_why_the_webhook_is_not_reachable(
 
     (line,) = doctor(tmp_path, "-o", "json", change=fail).of("webhook")
     assert part in line["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("on_write", "message"),
+    [
+        (None, "koordinator.sh/gpu-core is admitted unchanged (dry run)"),
+        (refusing(GUARDED), "nvidia.com/gpu is denied by guard.drawbridge.dev only (dry run)"),
+        (
+            refusing(GUARDED, only="koordinator"),
+            "koordinator.sh/gpu-core is denied by guard.drawbridge.dev only (dry run)",
+        ),
+    ],
+)
+def test_a_webhook_that_is_not_called_is_shown_by_what_became_of_a_pod(
+    tmp_path: Path, on_write: Callable[[str, JSON], JSON] | None, message: str
+) -> None:
+    def change(api: FakeApi) -> None:
+        api.on_write = on_write
+
+    (line,) = doctor(tmp_path, "-o", "json", change=change).of("webhook")
+    assert line["message"] == f"namespace team-a: a pod that requests {message}"
 
 
 def test_the_conditions_of_the_manifests_are_no_problem_and_not_those_of_the_configuration(
