@@ -114,7 +114,7 @@ def _serve_files(
     if not isinstance(enabled, gates.Gates):
         return output.print_unreadable(enabled, "text", streams)
     snapshots, rules = Snapshots(), PageRules(enabled, device_quotas(configuration))
-    publish_files(objects, rules, "files", snapshots)
+    publish_files(objects, rules, snapshots)
     audit = AuditPage(options, streams, configuration, lambda: options.only)
     return asyncio.run(serve(snapshots, audit.write, options.port, streams))
 

@@ -40,10 +40,10 @@ class PageRules(NamedTuple):
     quotas: tuple[DeviceQuota, ...] = ()
 
 
-def publish_files(read: ReadObjects, rules: PageRules, source: str, snapshots: Snapshots) -> None:
+def publish_files(read: ReadObjects, rules: PageRules, snapshots: Snapshots) -> None:
     """Publish the page of objects that do not change."""
     objects = read.as_page_objects()
-    state = PageState(source, read_clock(), unread=read.unread)
+    state = PageState("files", read_clock(), unread=read.unread)
     stuck = find_stuck_on_page(objects, read.latest)
     cluster = structs.replace(compose(objects, *rules), stuck=stuck)
     snapshots.publish(write_page(cluster, state))

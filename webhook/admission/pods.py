@@ -177,8 +177,6 @@ def check_namespace_limits(
 
     `device_findings` are those about device quotas.
     """
-    if not decision.edits:
-        return (), ()
     findings = (
         *limit_ranges.check_pod(decision.limited, ranges),
         *resource_quotas.check_quotas(decision.charges, decision.removed.names, quotas),
