@@ -54,8 +54,8 @@ from drawbridge.translate.manifests.workloads import Place, find_places
 from drawbridge.translate.opt_out import is_opted_out
 from drawbridge.translate.pods import translate
 
-# What the scheduler of a pod cannot allocate.
-_SCHEDULERS: Final = frozenset({CLAIMS_LEFT_TO_SCHEDULER.name, CLASS_NAME_UNSERVED.name})
+# The codes of what the scheduler of a pod does not allocate.
+_NOT_ALLOCATED: Final = frozenset({CLAIMS_LEFT_TO_SCHEDULER.name, CLASS_NAME_UNSERVED.name})
 # In findings about the claim that the scheduler makes, until they are moved to the pod.
 _SCHEDULERS_CLAIM: Final = "(the scheduler's claim)"
 
@@ -87,7 +87,7 @@ def translate_pods(document: Document, context: TranslationContext) -> PodsOfDoc
         return PodsOfDocument(findings=wrong)
     translated = translate_object(document.value, document.name, context)
     errors = [*wrong, *(e for e in translated.findings if e.severity is Severity.ERROR)]
-    left = [e for e in translated.findings if e.code in _SCHEDULERS]
+    left = [e for e in translated.findings if e.code in _NOT_ALLOCATED]
     pods = []
     for place in places:
         if is_opted_out(place.pod):

@@ -231,7 +231,7 @@ def group_nodes_by_service(pod: Pod, nodes: Sequence[Node], cluster: ClusterNode
 def _why_unserved(name: str, cluster: ClusterNodes) -> tuple[Code, str, str]:
     """Return the code, the stage and the message of a name that nothing serves on a node."""
     if not cluster.makes_claims and (name in cluster.classes or is_implicit_name(name)):
-        message = f"{SCHEDULER_NAME} does not allocate {name} (of a DeviceClass)"
+        message = f"the scheduler {SCHEDULER_NAME} does not allocate {name} (of a DeviceClass)"
         return CLASS_NAME_UNSERVED, "resources", message
     message = f"no device plugin or DeviceClass serves {name}"
     return codes.SERVED_BY_NOBODY, "resources", message

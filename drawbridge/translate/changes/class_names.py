@@ -20,18 +20,19 @@ from drawbridge.translate.changes.scheduler import DEFAULT, OURS, SCHEDULER
 from drawbridge.translate.legacy.pod_view import list_containers
 
 _MAX_NAMES: Final = 3
+_OURS: Final = f"the scheduler {OURS}"
 
 
 def report_kept(pod: Value, facts: Facts | None) -> tuple[Finding, ...]:
     """Report the names for which a pod keeps the default scheduler."""
-    return _report(pod, facts, f"the pod keeps {DEFAULT}, because {OURS} does not allocate {{}}")
+    return _report(pod, facts, f"the pod keeps {DEFAULT}, because {_OURS} does not allocate {{}}")
 
 
 def report_pending(pod: Value, facts: Facts | None) -> tuple[Finding, ...]:
     """Report the names for which a pod of our scheduler waits for ever."""
     if get_value(pod, SCHEDULER) != OURS:
         return ()
-    return _report(pod, facts, f"{OURS} does not allocate {{}}, so the pod stays pending")
+    return _report(pod, facts, f"{_OURS} does not allocate {{}}, so the pod stays pending")
 
 
 def report_translated(pod: Value, facts: Facts | None) -> tuple[Finding, ...]:
@@ -43,7 +44,7 @@ def report_translated(pod: Value, facts: Facts | None) -> tuple[Finding, ...]:
     implicit = [*filter(is_implicit_name, places)]
     if not implicit:
         return report_pending(pod, facts)
-    message = f"{OURS} serves the translated requests, and does not allocate {_list(implicit)}"
+    message = f"{_OURS} serves the translated requests, and does not allocate {_list(implicit)}"
     return (CLASS_NAME_MIXED.at(format_path(places[implicit[0]]), message),)
 
 
