@@ -105,9 +105,8 @@ def _references_of(value: Value) -> Iterator[TemplateKey]:
 
 
 def _references(value: Value) -> Iterator[TemplateKey]:
-    namespace = get_value(value, ("metadata", "namespace"))
     for name in _template_names(value):
-        yield namespace, name
+        yield template_key(value, name)
 
 
 def _template_names(value: Value) -> Iterator[str]:

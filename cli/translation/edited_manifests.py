@@ -20,7 +20,8 @@ from drawbridge.translate.manifests.objects import TranslatedObject
 
 TEMPLATE_KIND: Final = "ResourceClaimTemplate"
 EditObject = Callable[[Document], TranslatedObject]
-TemplateKey = tuple[object, object]  # namespace and name
+# Namespace and name as text, because those of a file can be of any type.
+TemplateKey = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -109,15 +110,16 @@ class EditResult:
             existing = document.value
             if new is None or not isinstance(existing, dict):
                 continue
-            if not has_same_content(existing, ClaimTemplate(f"{key[1]}", dict(new))):
+            if not has_same_content(existing, ClaimTemplate(key[1], dict(new))):
                 message = f"{key[1]} exists in the input with different content"
                 finding = TEMPLATE_IN_INPUT_DIFFERS.at("spec", message, object=document.name)
                 self.findings.append(document.locate_finding(finding))
 
 
-def template_key(template: Value) -> TemplateKey:
-    """Return what identifies a template in a cluster."""
-    return get_value(template, ("metadata", "namespace")), get_value(template, ("metadata", "name"))
+def template_key(object_: Value, name: str | None = None) -> TemplateKey:
+    """Return what identifies a template in a cluster, or one that an object refers to by name."""
+    namespace, own = (get_value(object_, ("metadata", key)) for key in ("namespace", "name"))
+    return f"{namespace}", f"{own}" if name is None else name
 
 
 def _unwritable(edited: Sequence[tuple[Document, Sequence[Edit]]]) -> frozenset[int]:

@@ -25,6 +25,7 @@ spec:
         nvidia.com/gpu: 1
         cpu: 2
 """
+TEMPLATE = "apiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\n"
 WORKFLOW = """\
 apiVersion: argoproj.io/v1alpha1
 kind: Workflow
@@ -124,6 +125,16 @@ def test_comments_stay_and_the_template_is_left_out() -> None:
 
 def test_what_was_not_translated_is_printed_byte_for_byte() -> None:
     assert undone(POD, "--exit-code") == (0, POD, "")
+
+
+@pytest.mark.parametrize("metadata", ["{name: {a: 1}}", "{name: drawbridge-1, namespace: [x]}"])
+def test_names_and_namespaces_of_other_types_stop_no_command(metadata: str) -> None:
+    spec = "spec: {resourceClaims: [{name: c, resourceClaimTemplateName: drawbridge-1}]}"
+    template = f"{TEMPLATE}metadata: {metadata}\n"
+    text = f"apiVersion: v1\nkind: Pod\nmetadata: {metadata}\n{spec}\n---\n{template}"
+    assert undone(text)[:2] == (0, text)
+    code, out, _ = command("translate", "-f", "-", stdin=f"{POD}---\n{template}")
+    assert (code, "resourceClaimTemplateName" in out, template in out) == (0, True, True)
 
 
 def test_a_template_that_others_use_stays() -> None:
