@@ -61,8 +61,8 @@ class Namespaces:
 
     def __init__(self, network: Network, selects: str) -> None:
         self._network, self.selects = network, selects
-        # The namespaces that the quota has selected at some time.
-        self.limited = {TEAM}
+        # The namespaces that the quota has selected at some time; those of the start have the label.
+        self.limited = {TEAM, SECOND} if selects else {TEAM}
         # The claims by UID, also those that are gone.
         self.claims: dict[str, JSON] = {}
         self.beyond: list[str] = []  # what allocators have promised although a quota has no room
