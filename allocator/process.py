@@ -33,6 +33,7 @@ from drawbridge.cluster.backoff import Backoff
 from drawbridge.cluster.client import ResourceClient, decode_object
 from drawbridge.cluster.discovery import SAME_ANSWERS, wait_until_changed
 from drawbridge.cluster.events import EventRecorder
+from drawbridge.cluster.failure_log import FailureLog
 from drawbridge.cluster.resources import EVENTS
 from drawbridge.cluster.session import Session
 from drawbridge.cluster.store import CachedObject, pause_garbage_collection
@@ -250,6 +251,7 @@ async def _create_caches(
 ) -> AllocatorCaches | None:
     """Create the caches as soon as the API server responds; None if the process has to stop."""
     backoff, limit, tries = Backoff(maximum=5), read_memory_limit(), 0
+    log = FailureLog(_LOG, "it is known after %.0f s what the API server serves")
     while not stop.is_requested:
         try:
             return await AllocatorCaches.create(
@@ -257,7 +259,7 @@ async def _create_caches(
             )
         except ApiError as error:
             tries += bool(error.code)
-            _LOG.info("cannot find out what the API server serves: %s", error)
+            log.fail(error, "cannot find out what the API server serves: %s", error)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), backoff.pause())
     return None

@@ -8,6 +8,7 @@ ends when the Lease shows another one, or no holder, and what was reserved in it
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -17,6 +18,7 @@ from allocator.writes.recovery import Recovery
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.backoff import Backoff
 from drawbridge.cluster.errors import NotLeadingError
+from drawbridge.cluster.failure_log import FailureLog
 from drawbridge.process.logs import log_event
 
 _LOG: Final = logging.getLogger("allocator.term")
@@ -36,6 +38,7 @@ class TermKeeper:
         state: LiveState,
         *,
         on_leading: Callable[[], None],
+        now: Callable[[], float] = time.monotonic,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
         random_fraction: Callable[[], float] = random.random,
     ) -> None:
@@ -50,6 +53,8 @@ class TermKeeper:
         self._recovered: Term | None = None
         self._starts = 0
         self.problem = ""
+        end = "the term is prepared and cleaned up again after %.0f s"
+        self._log = FailureLog(_LOG, end, now)
 
     @property
     def leading(self) -> bool:
@@ -90,9 +95,11 @@ class TermKeeper:
                 elif searches:
                     await self._recovery.read_told()
                 self._backoff.reset()
+                self._log.succeed()
             except (ApiError, NotLeadingError) as error:
                 self.problem = f"{error}"
-                _LOG.info("the term cannot be prepared or cleaned up yet: %s", error)
+                text = "the term cannot be prepared or cleaned up yet: %s"
+                self._log.fail(error, text, error)
                 pause = self._backoff.pause()
             await self._pause(pause)
             since_search += pause

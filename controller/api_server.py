@@ -4,19 +4,21 @@
 """
 
 import logging
+import time
 from collections.abc import Callable
 from typing import Final
 
 from controller.protocols import Gauge, ObjectReference
 from drawbridge.api_error import ApiError
-from drawbridge.cluster.errors import NotLeadingError, UnreachableError
+from drawbridge.cluster.errors import NotLeadingError
 from drawbridge.cluster.event_series import InvolvedObject
 from drawbridge.cluster.events import EventRecorder
+from drawbridge.cluster.failure_log import FailureLog
 from drawbridge.config.model import Configuration
 from drawbridge.config.policy import apply_policies
 from drawbridge.finding import Finding
 from drawbridge.process import metrics
-from drawbridge.process.logs import log_event, log_finding
+from drawbridge.process.logs import log_finding
 
 _LOG: Final = logging.getLogger("controller.process")
 _API_ERRORS: Final = (ApiError, NotLeadingError, OSError, TimeoutError)
@@ -61,7 +63,9 @@ class EventReporter:
 
     def report_bug(self, reconciler: str, error: Exception) -> None:
         """Count and log an exception that nothing expects, which ended the work on one object."""
-        _report_bug("unhandled exception; other objects were processed", reconciler, error)
+        metrics.CONTROLLER_PANICS.inc()
+        text = "unhandled exception; other objects were processed"
+        _LOG.error(text, exc_info=error, extra={"fields": {"reconciler": reconciler}})
 
     def count(self, reconciler: str, event: str) -> None:
         """Count one event of a reconciler, such as `created`."""
@@ -72,20 +76,25 @@ class EventReporter:
         GAUGES[gauge].set(value)
 
 
-def report_result(reconciler: str, error: Exception | None) -> None:
-    """Count a run of a reconciler and log its failure; only an unexpected error has a stack."""
-    metrics.CONTROLLER_STEPS.labels(reconciler, "failed" if error else "done").inc()
-    if error is None:
-        return
-    text = "reconciliation failed and will be retried"
-    if isinstance(error, _API_ERRORS):
-        # The session logs an outage once.
-        level = logging.DEBUG if isinstance(error, UnreachableError) else logging.WARNING
-        log_event(_LOG, level, text, reconciler=reconciler, reason=f"{error}")
-    else:
-        _report_bug(text, reconciler, error)
+class ResultReporter:
+    """Counts and logs the runs of all reconcilers of a process."""
 
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._logs: dict[str, FailureLog] = {}  # by reconciler
 
-def _report_bug(text: str, reconciler: str, error: Exception) -> None:
-    metrics.CONTROLLER_PANICS.inc()
-    _LOG.error("%s", text, exc_info=error, extra={"fields": {"reconciler": reconciler}})
+    def report(self, reconciler: str, error: Exception | None) -> None:
+        """Count a run and log its failure; only an unexpected error has a stack."""
+        metrics.CONTROLLER_STEPS.labels(reconciler, "failed" if error else "done").inc()
+        end = f"reconciliation of {reconciler} succeeds again after %.0f s"
+        log = self._logs.setdefault(reconciler, FailureLog(_LOG, end, self._now))
+        text = "reconciliation failed and will be retried"
+        if error is None:
+            log.succeed()
+        elif isinstance(error, _API_ERRORS):
+            reason, level = f"{error}", logging.WARNING
+            log.fail(error, text, level=level, reconciler=reconciler, reason=reason)
+        else:
+            metrics.CONTROLLER_PANICS.inc()
+            kind, level = type(error).__name__, logging.ERROR
+            log.note(kind, level, text, bug=error, reconciler=reconciler)

@@ -55,6 +55,7 @@ from drawbridge.agreement.operation_codes import FENCE_RULE_REFUSED, FENCE_WITHO
 from drawbridge.agreement.owned_pools import FENCE, SETTLE_SECONDS
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.discovery import find_taint_rules
+from drawbridge.cluster.failure_log import FailureLog
 from drawbridge.cluster.resources import POLICIES, POLICY_BINDINGS, Resource
 from drawbridge.cluster.session import Session
 from drawbridge.config.model import Configuration, OwnedPool
@@ -125,6 +126,7 @@ class FenceRuleReconciler:
         now: Callable[[], float],
     ) -> None:
         self._giving_back = giving_back
+        self._log = FailureLog(_LOG, "pools can leave the policy again after %.0f s", now)
         self._sources = sources
         self._stores = stores
         self._namespace = namespace
@@ -289,10 +291,13 @@ class FenceRuleReconciler:
     async def _find_ended(self, leaving: Collection[PoolID]) -> Collection[PoolID]:
         """Return the pools that need the fence no more; what is wanted does not wait for it."""
         try:
-            return await self._giving_back.find_ended(leaving)
+            ended = await self._giving_back.find_ended(leaving)
         except ApiError as error:
-            _LOG.warning("pools stay in the policy %s: %s", FENCE_POLICY, error)
+            text = "pools stay in the policy %s: %s"
+            self._log.fail(error, text, FENCE_POLICY, error, level=logging.WARNING)
             return ()
+        self._log.succeed()
+        return ended
 
     async def _name(self, before: "_Named", after: "_Named") -> None:
         """Have the policy name other pools than before, or say of others that they leave."""

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from certs.rotation import RotationPolicy
-from controller.api_server import EventReporter, report_result
+from controller.api_server import EventReporter, ResultReporter
 from controller.caches import ControllerCaches
 from controller.certificates import make_certificate_parts
 from controller.configuration import NAME as CONFIGURATION
@@ -136,6 +136,7 @@ class Leader:
         self.observations = Observations(caches, context.session.clock.now)
         self.reconcilers: Reconcilers | None = None  # of the term
         self._caches, self._settings = caches, context.settings
+        self._results = ResultReporter()
         self._make_reconcilers = partial(
             Reconcilers, context, caches, self.observations, fence, reporter
         )
@@ -160,7 +161,7 @@ class Leader:
                 wake_up = reconcilers.wake_ups[reconciler.name]
                 schedule = SCHEDULES[reconciler.name]
                 group.create_task(
-                    run_reconciler(reconciler, wake_up, schedule, report_result, clock)
+                    run_reconciler(reconciler, wake_up, schedule, self._results.report, clock)
                 )
 
     def find_stuck(self) -> tuple[Sequence[tuple[Stuck, float]], Mapping[str, int]]:

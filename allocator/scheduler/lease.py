@@ -25,7 +25,8 @@ from drawbridge.agreement.required_versions import read_required
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.backoff import Backoff
 from drawbridge.cluster.client import Fence
-from drawbridge.cluster.errors import NotLeadingError, decode_response, level_of
+from drawbridge.cluster.errors import NotLeadingError, decode_response
+from drawbridge.cluster.failure_log import FailureLog
 from drawbridge.cluster.resources import LEASES
 from drawbridge.cluster.server_clock import boot_time
 from drawbridge.cluster.session import Session
@@ -90,6 +91,8 @@ class SchedulerLease:
         self._versions = versions or KnownVersions({})
         self._now, self._pause = now, pause
         self._backoff = Backoff(maximum=READ_SECONDS)
+        end = f"the Lease {name.name} can be read again after %.0f s"
+        self._log = FailureLog(_LOG, end, now)
         self._spec: _LeaseSpec | None = None
         self._previous_read = float("-inf")  # when the last successful read was sent
         self._until = float("-inf")  # until when nobody else can take the Lease
@@ -163,13 +166,12 @@ class SchedulerLease:
             try:
                 await self.read()
             except ApiError as error:
-                if self.problem != f"{error}":
-                    text = "cannot read the Lease %s: %s"
-                    _LOG.log(level_of(error), text, self._name.name, error)
+                self._log.fail(error, "cannot read the Lease %s: %s", self._name.name, error)
                 self.problem = f"{error}"
                 await self._pause(self._backoff.pause(error.retry_after))
             else:
                 self._backoff.reset()
+                self._log.succeed()
                 await self._pause(READ_SECONDS)
 
     async def read(self) -> None:

@@ -348,7 +348,7 @@ class PodBinder:
             await self._undo(reservation)
         except (ApiError, NotLeadingError) as error:
             name = reservation.full_name
-            _LOG.info("cannot undo the failed write for pod %s yet: %s", name, error)
+            _LOG.debug("cannot undo the failed write for pod %s yet: %s", name, error)
 
     async def _undo_later(self, reservation: PodReservation) -> None:
         async with self._locked(reservation.uid):

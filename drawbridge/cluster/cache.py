@@ -37,12 +37,8 @@ from typing import Final, Generic, TypeVar
 
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.backoff import Backoff
-from drawbridge.cluster.errors import (
-    UnreachableError,
-    error_from_status,
-    level_of,
-    requires_list,
-)
+from drawbridge.cluster.errors import UnreachableError, error_from_status, requires_list
+from drawbridge.cluster.failure_log import FailureLog
 from drawbridge.cluster.history import (
     Continuity,
     HistoryChangedError,
@@ -154,6 +150,7 @@ class Cache(Generic[T]):
         self._gather_seconds = gather_seconds
         self._now, self._pause = now, pause
         self._backoff = Backoff()
+        self._log = FailureLog(_LOG, f"{resource.plural} are in sync again after %.0f s", now)
         self._synced = asyncio.Event()
         self._watching: asyncio.Timeout | None = None  # ends the open watch
         self._continuity = Continuity(now)
@@ -293,7 +290,7 @@ class Cache(Generic[T]):
         if error.gone:
             self._backoff.reset()  # the server answers, and what it had told is old
         pause = self._backoff.pause(error.retry_after)
-        _LOG.log(level_of(error), "%s: %s; retrying in %.1f s", self.resource.plural, error, pause)
+        self._log.fail(error, "%s: %s; retrying in %.1f s", self.resource.plural, error, pause)
         await self._pause(pause)
 
     async def _list_and_watch(self) -> None:
@@ -406,6 +403,7 @@ class Cache(Generic[T]):
         self._version = version
         self.problem = ""
         self._backoff.reset()
+        self._log.succeed()
 
     async def _watch(self, query: dict[str, str], listing: Listing[T] | None) -> None:
         """Process a watch until it ends; with `listing`, the first events are a list."""
@@ -419,6 +417,7 @@ class Cache(Generic[T]):
                     if not self._continuity.reaches(started):
                         return
                     self.problem = ""
+                    self._log.succeed()
                 async for lines in chunks:
                     self._last_response, self._chunks = self._now(), self._chunks + 1
                     with pause_garbage_collection():

@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from drawbridge.cluster.errors import AccessError
+from drawbridge.cluster.failure_log import FailureLog
 from drawbridge.cluster.proxy import proxy_for
 
+_LOG = logging.getLogger("drawbridge.cluster.credentials")
 # The mount path of the service account in a pod.
 SERVICE_ACCOUNT_PATH = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 # The kubelet renews a token file long before the old token expires; client-go also reads it again
@@ -69,6 +71,7 @@ class Credentials:
         self._access: Access | None = None
         self._lock = asyncio.Lock()
         self._tls: tuple[object, ssl.SSLContext] | None = None
+        self._log = FailureLog(_LOG, "the credentials can be read again after %.0f s", now)
 
     async def access(self) -> Access:
         """Return the current access; raises AccessError if credentials were never read."""
@@ -87,10 +90,21 @@ class Credentials:
         """Read the credentials again, unless another task did so after `rejected` was returned."""
         async with self._lock:
             if self._access is None or self._access is rejected:
-                self._access = await (
-                    self._read_service_account() if self._in_pod else self._read_kubeconfig()
-                )
+                self._access = await self._read()
             return self._access
+
+    async def _read(self) -> Access:
+        """Read the credentials. A failure is logged here: all requests of the process have it."""
+        try:
+            read = self._read_service_account() if self._in_pod else self._read_kubeconfig()
+            access = await read
+        except AccessError as error:
+            if self._access is not None:  # else the caller says it, and ends
+                text = "the credentials cannot be read again: %s; the last ones stay in use"
+                self._log.note("read", logging.WARNING, text, error)
+            raise
+        self._log.succeed()
+        return access
 
     async def _read_service_account(self) -> Access:
         from kubernetes.aio.client import Configuration  # noqa: PLC0415  # a third of a second

@@ -1,6 +1,5 @@
 """Exceptions for failed requests to the API server."""
 
-import logging
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
@@ -15,12 +14,19 @@ T = TypeVar("T")
 class UnreachableError(ApiError):
     """No complete response arrived: refused, interrupted or timed out. Its `code` is 0.
 
-    `permanent`: a retry fails too.
+    `permanent`: a retry fails too. `is_outage`: the session has logged why no request gets one.
     """
 
-    def __init__(self, message: str, *, unknown: bool = True, permanent: bool = False) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        unknown: bool = True,
+        permanent: bool = False,
+        is_outage: bool = False,
+    ) -> None:
         super().__init__(0, "Unreachable", message, unknown=unknown)
-        self.permanent = permanent
+        self.permanent, self.is_outage = permanent, is_outage
 
 
 class AccessError(Exception):
@@ -118,17 +124,6 @@ def _parse_seconds(text: str) -> float | None:
     except ValueError:
         return None
     return min(seconds, _MOST_RETRY_AFTER) if seconds >= 0 else None
-
-
-def level_of(error: Exception) -> int:
-    """Return the level to log a failure that is retried.
-
-    Without a permission, a retry fails until a person acts. The session logs an outage once, so
-    that each failure of it has level debug.
-    """
-    if isinstance(error, UnreachableError):
-        return logging.DEBUG
-    return logging.WARNING if isinstance(error, ApiError) and error.forbidden else logging.INFO
 
 
 def requires_list(error: ApiError) -> bool:

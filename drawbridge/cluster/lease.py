@@ -19,7 +19,8 @@ from typing import Any
 
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.client import Fence
-from drawbridge.cluster.errors import NotLeadingError, decode_response, level_of
+from drawbridge.cluster.errors import NotLeadingError, decode_response
+from drawbridge.cluster.failure_log import FailureLog
 from drawbridge.cluster.resources import LEASES, ApiObject
 from drawbridge.cluster.server_clock import boot_time
 from drawbridge.cluster.session import Session
@@ -64,6 +65,7 @@ class LeaderElector:
         self._object: ApiObject = {}  # the Lease as last seen
         self._is_current = False  # false after a request whose effect is unknown
         self._observed = float("-inf")  # when its spec was first seen in this state
+        self._log = FailureLog(_LOG, f"the Lease {name} can be used again after %.0f s", now)
 
     @property
     def leading(self) -> bool:
@@ -122,13 +124,10 @@ class LeaderElector:
             # Another process, or a request without a response, may have changed the Lease.
             self._is_current = False
             # Without this permission no replica ever leads, and no other log line tells why.
-            _LOG.log(
-                level_of(error),
-                "cannot acquire or renew the Lease %s: %s",
-                self._name,
-                str(error) or "no response in time",
-            )
+            reason = str(error) or "no response in time"
+            self._log.fail(error, "cannot acquire or renew the Lease %s: %s", self._name, reason)
             return False
+        self._log.succeed()
         if acquired:
             self._renewed = started
         return acquired

@@ -13,9 +13,9 @@ from typing import Final
 
 import aiohttp
 
+from drawbridge.cluster.failure_log import FailureLog
+
 _LOG = logging.getLogger("drawbridge.cluster.session")
-# If only some connections fail, the log has at most one warning in this time.
-WARNING_SECONDS: Final = 60.0
 _WORDS: Final = (
     (aiohttp.ConnectionTimeoutError, "the connection was not accepted in time"),
     (aiohttp.ServerTimeoutError, "no data arrived in time"),
@@ -33,8 +33,7 @@ class Reachability:
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._responded = float("-inf")
-        self._warned = float("-inf")
-        self._since: float | None = None  # the begin of an outage that was logged
+        self._log = FailureLog(_LOG, "the API server responds again after %.1f s", now)
         self._failing = False
 
     @property
@@ -46,22 +45,17 @@ class Reachability:
         """Record that the API server responded, with any status."""
         self._failing = False
         self._responded = self._now()
-        if self._since is not None:
-            seconds = self._responded - self._since
-            _LOG.info("the API server responds again after %.1f s", seconds)
-            self._since = None
+        self._log.succeed()
 
-    def record_failure(self, started: float, reason: str) -> None:
-        """Record a request without a response, which was sent at `started`."""
+    def record_failure(self, started: float, reason: str) -> bool:
+        """Record a request without a response, sent at `started`; False if others got theirs."""
         self.failures += 1
-        now = self._now()
         if self._responded > started:
-            return  # other requests got responses meanwhile
+            return False
         self._failing = True
-        if self._since is None and now - self._warned >= WARNING_SECONDS:
-            self._warned = self._since = now
-            text = "the API server is unreachable: %s; requests are retried and counted"
-            _LOG.warning(text, reason)
+        text = "the API server is unreachable: %s; requests are retried and counted"
+        self._log.note("outage", logging.WARNING, text, reason)
+        return True
 
     def now(self) -> float:
         """Return the time to pass to `record_failure`."""

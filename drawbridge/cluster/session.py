@@ -162,7 +162,9 @@ class Session:
                 return await self._credentials.renew(rejected)
             return await self._credentials.access()
         except AccessError as error:
-            raise UnreachableError(f"credentials: {error}", permanent=True) from None
+            raise UnreachableError(
+                f"credentials: {error}", permanent=True, is_outage=True
+            ) from None
 
     async def _send_once(self, access: Access, request: "_Request") -> bytes:
         started = self.reachability.now()
@@ -180,16 +182,17 @@ class Session:
 
     def _no_response(self, request: "_Request", seconds: float, started: float) -> UnreachableError:
         reason = f"no response in {seconds:g} s"
-        self.reachability.record_failure(started, reason)
-        return UnreachableError(f"{request.method} {request.path}: {reason}")
+        is_outage = self.reachability.record_failure(started, reason)
+        return UnreachableError(f"{request.method} {request.path}: {reason}", is_outage=is_outage)
 
     def _unreachable(
         self, request: "_Request", error: Exception, started: float
     ) -> UnreachableError:
         reason = describe_failure(error)
-        self.reachability.record_failure(started, reason)
+        is_outage = self.reachability.record_failure(started, reason)
         return UnreachableError(
             f"{request.method} {request.path}: {reason}",
+            is_outage=is_outage,
             unknown=not isinstance(error, _CONNECT_ERRORS),
             permanent=isinstance(error, aiohttp.ClientSSLError),
         )

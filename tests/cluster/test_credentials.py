@@ -189,7 +189,9 @@ async def test_a_token_file_is_read_again_after_a_minute(api: FakeApi, tmp_path:
     assert tokens == ["Bearer first", "Bearer first", "Bearer second"]
 
 
-async def test_an_unreadable_token_file_keeps_the_last_token(api: FakeApi, tmp_path: Path) -> None:
+async def test_an_unreadable_token_file_keeps_the_last_token(
+    api: FakeApi, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     file = tmp_path / "token"
     file.write_text("first")
     clock = Clock()
@@ -200,8 +202,12 @@ async def test_an_unreadable_token_file_keeps_the_last_token(api: FakeApi, tmp_p
         clock.time += 61
         assert await session.version()
         api.tokens = set()
-        with pytest.raises(UnreachableError, match=r"credentials: .*token"):
+        with pytest.raises(UnreachableError, match=r"credentials: .*token") as refused:
             await session.version()
+    assert refused.value.is_outage  # what fails for it needs no line
+    (line,) = caplog.records
+    assert line.levelname == "WARNING"
+    assert line.getMessage().startswith("the credentials cannot be read again: ")
 
 
 async def test_concurrent_rejections_read_the_token_once(api: FakeApi, tmp_path: Path) -> None:

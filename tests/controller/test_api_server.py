@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from controller.api_server import EventReporter, report_result
+from controller.api_server import EventReporter, ResultReporter
 from controller.protocols import ObjectReference
 from drawbridge.agreement.operation_codes import DUAL_NODES
 from drawbridge.cluster.event_series import InvolvedObject
@@ -84,9 +84,10 @@ def test_an_api_error_logs_a_warning_and_an_unexpected_error_logs_a_stack(
 ) -> None:
     bugs = sample("drawbridge_controller_panics_total")
     failed = sample("drawbridge_controller_steps_total", reconciler="dual", outcome="failed")
-    report_result("dual", OSError("no route"))
-    report_result("dual", KeyError("oops"))
-    report_result("dual", None)
+    results = ResultReporter()
+    results.report("dual", OSError("no route"))
+    results.report("dual", KeyError("oops"))
+    results.report("dual", None)
     api_error, bug = caplog.records
     assert (api_error.levelno, api_error.exc_info) == (logging.WARNING, None)
     assert (bug.levelno, bool(bug.exc_info)) == (logging.ERROR, True)

@@ -8,7 +8,7 @@ from typing import Final
 
 from drawbridge.api_error import ApiError
 from drawbridge.bounded_cache import BoundedCache
-from drawbridge.process.logs import log_event
+from drawbridge.cluster.failure_log import FailureLog
 
 _LOG: Final = logging.getLogger("webhook.server.namespace_reads")
 # The watch shows a change long before. A namespace without a watch is read again after this time.
@@ -28,6 +28,7 @@ class NamespaceReads:
         self._read = read
         self._labels: BoundedCache[str, Labels] = BoundedCache(MAX_ENTRIES)
         self._requests: dict[str, asyncio.Task[Labels | None]] = {}
+        self._log = FailureLog(_LOG, "namespaces can be read again after %.0f s")
 
     def __len__(self) -> int:
         return len(self._labels)
@@ -57,9 +58,10 @@ class NamespaceReads:
         try:
             labels = await self._read(name)
         except ApiError as error:
-            text = "a namespace cannot be read"
-            log_event(_LOG, logging.WARNING, text, namespace=name, reason=str(error))
+            text, level, reason = "a namespace cannot be read", logging.WARNING, f"{error}"
+            self._log.fail(error, text, level=level, namespace=name, reason=reason)
             return None
+        self._log.succeed()
         if labels is not None:
             self._labels.put(name, labels, until=time.monotonic() + TRUSTED_SECONDS)
         return labels

@@ -11,11 +11,11 @@ from drawbridge.agreement.owned_templates import has_owned_name
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.cache import Cache
 from drawbridge.cluster.client import ResourceClient
+from drawbridge.cluster.failure_log import FailureLog
 from drawbridge.cluster.resources import ApiObject
 from drawbridge.cluster.store import CachedObject, ChangeListener
 from drawbridge.documents.values import Value
 from drawbridge.names import FIELD_MANAGER, USED_ANNOTATION
-from drawbridge.process.logs import log_event
 from webhook.admission.protocols import CachedTemplate, TemplateStore
 
 _LOG: Final = logging.getLogger("webhook.server.template_store")
@@ -113,6 +113,8 @@ class WatchedTemplateStore:
     def __init__(self, cache: TemplateWatch, client: TemplateRequests) -> None:
         self._cache = cache
         self._client = client
+        # Requests of others succeed all the same, so that no end is told.
+        self._log = FailureLog(_LOG, "")
         self._unused: dict[str, set[str]] = {}  # names by namespace
         cache.subscribe(self._on_template)
 
@@ -145,7 +147,7 @@ class WatchedTemplateStore:
         self, namespace: str, value: Mapping[str, Value], *, dry_run: bool = False
     ) -> Mapping[str, Value] | None:
         """Create a template and return the stored object, or None if the name exists."""
-        with _logged("create", namespace, _read_name(value)):
+        with self._logged("create", namespace, _read_name(value)):
             try:
                 return await self._client.create({**value}, namespace, dry_run=dry_run)
             except ApiError as error:
@@ -155,12 +157,12 @@ class WatchedTemplateStore:
 
     async def read(self, namespace: str, name: str) -> Mapping[str, Value] | None:
         """Read a template from the API server, or return None if it does not exist."""
-        with _logged("read", namespace, name):
+        with self._logged("read", namespace, name):
             return await self._client.read(name, namespace)
 
     async def touch(self, namespace: str, name: str, annotations: Mapping[str, str]) -> None:
         """Merge annotations into a template. A missing template is not an error."""
-        with _logged("touch", namespace, name):
+        with self._logged("touch", namespace, name):
             try:
                 await self._client.merge(
                     name, {"metadata": {"annotations": annotations}}, namespace
@@ -169,24 +171,23 @@ class WatchedTemplateStore:
                 if not error.not_found:
                     raise
 
+    @contextlib.contextmanager
+    def _logged(self, action: str, namespace: str, name: str) -> Iterator[None]:
+        """Log a failed request: a tenant can cause one with each pod, such as by a quota."""
+        try:
+            yield
+        except ApiError as error:
+            text, about, level = "template request failed", (action, namespace), logging.WARNING
+            fields = {"action": action, "namespace": namespace, "name": name, "reason": f"{error}"}
+            self._log.fail(error, text, level=level, about=about, **fields)
+            raise
+
 
 _: tuple[type[TemplateStore], type[TemplateWatch], type[TemplateRequests]] = (
     WatchedTemplateStore,
     Cache[WatchedTemplate],
     ResourceClient[ApiObject],
 )
-
-
-@contextlib.contextmanager
-def _logged(action: str, namespace: str, name: str) -> Iterator[None]:
-    """Log a failed request."""
-    try:
-        yield
-    except ApiError as error:
-        text = "template request failed"
-        fields = {"action": action, "namespace": namespace, "name": name, "reason": f"{error}"}
-        log_event(_LOG, logging.WARNING, text, **fields)
-        raise
 
 
 def _read_name(value: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ import msgspec
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.cache import Cache
 from drawbridge.cluster.discovery import find_served
-from drawbridge.cluster.errors import level_of
+from drawbridge.cluster.failure_log import FailureLog
 from drawbridge.cluster.resources import LOCAL_QUEUES
 from drawbridge.cluster.server_clock import boot_time
 from drawbridge.cluster.session import Session
@@ -63,6 +63,8 @@ class WatchedQueues:
         self._session, self._pause, self._now = session, pause, now
         self.is_served: bool | None = None  # None until the API server has said so
         self._waits_until = math.inf
+        end = "it is known again after %.0f s whether Kueue is installed"
+        self._log = FailureLog(_LOG, end, now)
 
     def find(self, namespace: str) -> str:
         """Return the default queue of a namespace; empty without one."""
@@ -103,12 +105,11 @@ class WatchedQueues:
         try:
             served = await find_served(self._session, LOCAL_QUEUES, (LOCAL_QUEUES.version,))
         except ApiError as error:
-            level = level_of(error)
             if error.code:
                 self._note_answer()
-                level = level if self._now() < self._waits_until else logging.WARNING
-            _LOG.log(level, "cannot find out whether Kueue is installed: %s", error)
+            self._log.fail(error, "cannot find out whether Kueue is installed: %s", error)
             return False
+        self._log.succeed()
         self._note_answer()
         self.is_served = served is not None
         return self.is_served
