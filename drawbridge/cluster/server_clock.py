@@ -7,10 +7,13 @@ clock, or the same time in all responses for a minute.
 """
 
 import logging
+import math
 import time
 from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 from typing import Final, NamedTuple
+
+from drawbridge.cluster.failure_log import FailureLog
 
 _LOG = logging.getLogger("drawbridge.cluster.server_clock")
 # The header has whole seconds, and a response takes a moment.
@@ -57,6 +60,8 @@ class ServerClock:
         self._is_known = False
         self._claim: _Claim | None = None
         self._last: _Date | None = None  # the header changes once a second
+        end = "the clocks of this machine and of the API server agree again after %.0f s"
+        self._log = FailureLog(_LOG, end, elapsed)
 
     def now(self) -> float:
         """Return the time now."""
@@ -83,7 +88,8 @@ class ServerClock:
             return
         self._is_known = True
         if abs(told - self.now()) > TOLERANCE_SECONDS:
-            self._follow(told)
+            self._time, self._at = told, self._elapsed()
+        self._compare(told)
 
     def _is_confirmed(self, told: float) -> bool:
         """Return whether all responses of the last minute have told this time."""
@@ -92,15 +98,19 @@ class ServerClock:
             self._claim = claim = _Claim(told, elapsed)
         return elapsed - claim.since >= CONFIRMATION_SECONDS
 
-    def _follow(self, told: float) -> None:
-        self._time, self._at = told, self._elapsed()
+    def _compare(self, told: float) -> None:
+        """Warn of a difference; of several API servers, each can have its own."""
         difference = self._wall() - told
-        if abs(difference) > _WARN_SECONDS:
-            _LOG.warning(
-                "the clock of this machine differs from that of the API server by %.0f s; "
-                "certificates follow the API server",
-                difference,
-            )
+        if abs(difference) <= _WARN_SECONDS:
+            self._log.succeed()
+            return
+        text = (
+            "the clock of this machine differs from that of the API server by %.0f s; "
+            "certificates follow the API server"
+        )
+        # The sign and the order of magnitude: a person does not care about some seconds more.
+        kind = difference > 0, math.frexp(difference)[1]
+        self._log.note(kind, logging.WARNING, text, difference)
 
 
 def _is_near(told: float, other: float) -> bool:

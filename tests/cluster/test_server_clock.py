@@ -42,6 +42,43 @@ def test_a_wrong_clock_is_corrected_and_a_later_step_changes_nothing(
     assert clock.now() == TOLD + 5
 
 
+@pytest.mark.parametrize(
+    ("ahead", "most"),
+    [
+        pytest.param((100.0,), 2, id="one server"),
+        pytest.param((100.0, 105.0), 2, id="two servers"),
+        pytest.param((0.0, 100.0), 2, id="two servers, one with the time of the machine"),
+        pytest.param((100.0, 500.0, -2000.0), 6, id="three servers of which none is right"),
+    ],
+)
+def test_a_wrong_clock_is_told_once_an_hour_whoever_answers(
+    ahead: tuple[float, ...], most: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    times = Times(TOLD)
+    clock = ServerClock(times.wall, times.elapsed)
+    for second in range(3610):
+        told = times.wall_time + ahead[second % len(ahead)]
+        clock.observe(email.utils.formatdate(told, usegmt=True))
+        times.wall_time += 1
+        times.elapsed_time += 1
+    warnings = [each for each in caplog.records if each.levelno == logging.WARNING]
+    assert len(warnings) == most
+    assert len(caplog.records) <= most + 2
+
+
+def test_the_end_of_a_difference_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    times = Times(TOLD + 300.0)
+    clock = ServerClock(times.wall, times.elapsed)
+    clock.observe(DATE)
+    times.wall_time = TOLD
+    times.elapsed_time += 7
+    clock.observe(DATE)
+    end = "the clocks of this machine and of the API server agree again after 7 s"
+    assert [each.getMessage() for each in caplog.records][1:] == [end]
+
+
 class ObservedClock:
     """A server clock whose machine is right by default, and what it hears."""
 
