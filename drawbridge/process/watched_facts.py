@@ -73,7 +73,8 @@ class WatchedFacts:
             log_event(_LOG, logging.ERROR, text, config_map=self._name, reason=str(error))
             return
         metrics.FACTS_READS.labels("success").inc()
-        log_event(_LOG, logging.INFO, "facts in use", hash=digest)
+        if not in_use:
+            log_event(_LOG, logging.INFO, "facts in use", hash=digest)
         self.facts, self.digest = facts, digest
         for listener in self._listeners:
             listener()

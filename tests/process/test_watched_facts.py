@@ -1,12 +1,15 @@
-"""The published facts: why a process has none."""
+"""The published facts: why a process has none, and which it has."""
 
+import logging
 from pathlib import Path
 
 import pytest
 
-from drawbridge.agreement.published_facts import FactsConfigMap
+from drawbridge.agreement.published_facts import FactsConfigMap, build_data_key
 from drawbridge.cluster.session import Session
 from drawbridge.cluster.store import CachedObject
+from drawbridge.facts.model import Facts, ResourceFacts
+from drawbridge.facts.serialized import encode_facts, facts_hash
 from drawbridge.process.watched_facts import WatchedFacts
 from tests.cluster.fake.api import FakeApi
 
@@ -27,3 +30,23 @@ async def test_facts_that_cannot_be_read_are_not_called_unpublished(tmp_path: Pa
         (missing,) = watched.find_missing()
         assert missing.startswith(f"no facts: {CONFIG_MAP} cannot be read: data.facts-aaaaaaaaaaaa")
         assert "later" in missing
+
+
+@pytest.mark.asyncio
+async def test_facts_with_other_counts_are_no_news(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "drawbridge.process.watched_facts")
+    async with FakeApi() as api, await Session.open(str(api.kubeconfig(tmp_path / "c"))) as session:
+        watched, told = WatchedFacts(session, SYSTEM), list[int]()
+        before: CachedObject[FactsConfigMap] | None = None
+        watched.subscribe(lambda: told.append(1))
+        for nodes in (1, 2, 3):
+            facts = Facts(names=(ResourceFacts("nvidia.com/gpu", nodes=nodes),))
+            digest = facts_hash(facts)
+            data = {"current": digest, build_data_key(digest): encode_facts(facts).decode()}
+            after = CachedObject(SYSTEM, "f", "uid", f"{nodes}", b"", FactsConfigMap(data))
+            watched._on_config_map(before, after)  # noqa: SLF001  # as its watch tells it
+            before = after
+    assert len(told) == 3
+    assert [each.getMessage() for each in caplog.records] == ["facts in use"]
