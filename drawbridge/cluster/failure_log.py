@@ -65,9 +65,9 @@ class FailureLog:
             return
         is_forbidden, is_brief = False, isinstance(error, NotLeadingError | TimeoutError)
         if isinstance(error, ApiError):
-            # Without a permission, a retry fails until a person acts.
-            is_forbidden = error.forbidden
-            is_brief = isinstance(error, UnreachableError) or error.gone or error.conflict
+            # Without a permission, a retry fails until a person acts. Most others end with one.
+            is_forbidden, is_refused = error.forbidden, error.refused or error.forbidden
+            is_brief = error.gone or error.conflict or not is_refused
         level = max(level, logging.WARNING) if is_forbidden else level
         self.note(
             (about, _kind_of(error)), level, text, *args, is_brief=is_brief, bug=None, **fields

@@ -13,6 +13,7 @@ from tests.cluster.clocks import Clock
 _LOG = logging.getLogger("tests.failures")
 FORBIDDEN = ApiError(403, "Forbidden", "leases is forbidden")
 BUSY = ApiError(503, "ServiceUnavailable", "busy")
+REFUSED = ApiError(422, "Invalid", "spec is invalid")
 CONFLICT = ApiError(409, "Conflict", "the object has been modified")
 SILENT = UnreachableError("PATCH /x: no response in 30 s")
 OUTAGE = UnreachableError("PATCH /x: connection refused", is_outage=True)
@@ -45,14 +46,16 @@ class Failing:
     ("result", "levels"),
     [
         pytest.param(lambda _: FORBIDDEN, ["WARNING"] * 2, id="for want of a right"),
-        pytest.param(lambda _: BUSY, ["INFO", "WARNING"], id="busy"),
+        pytest.param(lambda _: REFUSED, ["INFO", "WARNING"], id="refused"),
+        pytest.param(lambda _: BUSY, ["WARNING"], id="busy"),
         pytest.param(lambda _: CONFLICT, ["WARNING"], id="a conflict that lasts"),
         pytest.param(lambda _: SILENT, ["WARNING"], id="no response, while others have one"),
         pytest.param(lambda _: OUTAGE, [], id="an outage, which the session logs"),
-        pytest.param(lambda at: (BUSY, FORBIDDEN)[at % 2], None, id="two failures in turn"),
-        pytest.param(lambda at: (None, BUSY)[at % 2], None, id="each second one succeeds"),
+        pytest.param(lambda at: (REFUSED, FORBIDDEN)[at % 2], None, id="two failures in turn"),
+        pytest.param(lambda at: (None, REFUSED)[at % 2], None, id="each second one succeeds"),
         pytest.param(lambda at: (None, CONFLICT)[at % 2], [], id="each second one conflicts"),
-        pytest.param(lambda at: ApiError(500, f"Reason{at}", "odd"), None, id="reasons of others"),
+        pytest.param(lambda at: (None, BUSY)[at % 2], [], id="each second time busy"),
+        pytest.param(lambda at: ApiError(400, f"Reason{at}", "odd"), None, id="reasons of others"),
         pytest.param(lambda _: NotLeadingError("not the leader"), ["WARNING"], id="not the leader"),
     ],
 )
@@ -69,7 +72,7 @@ def test_retries_of_an_hour_have_few_lines(
 def test_a_failure_that_lasts_is_said_each_hour_with_the_number_of_failures(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    lines = Failing(caplog).play(3 * int(REPEAT_SECONDS) + 1, lambda _: BUSY)
+    lines = Failing(caplog).play(3 * int(REPEAT_SECONDS) + 1, lambda _: REFUSED)
     assert len(lines) == 4
     told = [vars(each)["fields"]["failures"] for each in caplog.records]
     assert told == [1, 60, *[int(REPEAT_SECONDS)] * 2]
@@ -79,10 +82,10 @@ def test_the_end_of_a_failure_is_said_and_a_new_one_when_it_lasts(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     failing = Failing(caplog)
-    assert failing.play(10, lambda _: BUSY) == [f"INFO it fails: {BUSY}"]
+    assert failing.play(10, lambda _: REFUSED) == [f"INFO it fails: {REFUSED}"]
     assert failing.play(2, lambda _: None) == ["INFO it works again after 10 s"]
-    assert failing.play(int(LASTING_SECONDS), lambda _: BUSY) == []
-    assert failing.play(5, lambda _: BUSY) == [f"WARNING it fails: {BUSY}"]
+    assert failing.play(int(LASTING_SECONDS), lambda _: REFUSED) == []
+    assert failing.play(5, lambda _: REFUSED) == [f"WARNING it fails: {REFUSED}"]
     assert failing.play(1, lambda _: FORBIDDEN) == [f"WARNING it fails: {FORBIDDEN}"]
     assert failing.play(1, lambda _: None) == ["INFO it works again after 66 s"]
 
@@ -99,5 +102,5 @@ def test_names_of_objects_are_no_kinds_and_what_a_failure_is_about_is_one(
     for number in range(10):
         log.fail(ApiError(403, "Forbidden", f"pod {number} exceeds the quota"), "refused")
     for namespace in ("a", "b", "a"):
-        log.fail(BUSY, "refused", about=namespace)
+        log.fail(REFUSED, "refused", about=namespace)
     assert len(caplog.records) == 3
