@@ -11,14 +11,17 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Mapping
+import traceback
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Final, TextIO
 
 import msgspec
 from aiohttp.http_exceptions import HttpProcessingError
 
+from drawbridge.bounded_cache import BoundedCache
 from drawbridge.finding import Finding
 
 LEVELS: Final = ("debug", "info", "warning", "error")
@@ -32,14 +35,24 @@ _NAMES: Final = {getattr(logging, name.upper()): name for name in LEVELS}
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=str)
 _MAX_TEXT: Final = 4096
 _MAX_STACK: Final = 16384
+_MAX_ITEMS: Final = 64
+_MAX_STACKS: Final = 256
+_STACK_SECONDS: Final = 3600.0
+_KNOWN_STACK: Final = "as in a line of the last hour"
 FLUSH_DELAY: Final = 0.1  # seconds that a buffered line may wait
 _MAX_BUFFERED: Final = 256
 
+_Raised = tuple[type[BaseException] | None, BaseException | None, TracebackType | None]
 _BufferedLine = tuple[float, int, str, str, Mapping[str, object]]
 
 
 class JSONLineFormatter(logging.Formatter):
-    """Formats any record as one line of JSON."""
+    """Formats any record as one line of JSON; a stack that repeats is in one line an hour."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._now = now
+        self._stacks: BoundedCache[tuple[object, ...], bool] = BoundedCache(_MAX_STACKS)
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line. A value without a JSON representation is converted to text."""
@@ -48,8 +61,20 @@ class JSONLineFormatter(logging.Formatter):
         content = {**own, **fields, **own}  # the header is first, and no field replaces it
         if record.exc_info and record.exc_info[0]:
             content["error"] = _cut(f"{record.exc_info[0].__name__}: {record.exc_info[1]}")
-            content["stack"] = _cut(self.formatException(record.exc_info), _MAX_STACK)
+            is_known = self._knows_stack(record, record.exc_info)
+            stack = _KNOWN_STACK if is_known else self.formatException(record.exc_info)
+            content["stack"] = _cut(stack, _MAX_STACK)
         return _encode_line(content)
+
+    def _knows_stack(self, record: logging.LogRecord, raised: _Raised) -> bool:
+        """Whether a line of the last hour has it: each request of a tenant can end in one bug."""
+        kind, _, trace = raised
+        *_, last = [(None, 0), *((at.f_code, line) for at, line in traceback.walk_tb(trace))]
+        key, now = (record.name, record.msg, kind, *last), self._now()
+        is_known = self._stacks.get(key, now) is not None
+        if not is_known:
+            self._stacks.put(key, value=True, until=now + _STACK_SECONDS)
+        return is_known
 
 
 class _LineHandler(logging.StreamHandler[TextIO]):
@@ -197,6 +222,10 @@ def _encode_line(content: Mapping[str, object]) -> str:
         raw = _ENCODER.encode(content)
     except (TypeError, ValueError, RecursionError):  # lone surrogates, or keys that are not text
         raw = msgspec.json.encode({str(name): _to_plain(item) for name, item in content.items()})
+    if len(raw) > _MAX_TEXT:
+        plain = msgspec.json.decode(raw)
+        own = {name: plain.pop(name) for name in ("stack",) if name in plain}
+        raw = msgspec.json.encode({**_cut_within(plain), **own})
     text = raw.decode()
     return text if text.isascii() and "\x7f" not in text else text.translate(_UNSAFE)
 
@@ -205,6 +234,19 @@ def _to_plain(value: Any) -> object:  # noqa: ANN401  # callers may log any valu
     if isinstance(value, bool | int | float | None):
         return value
     return str(value).encode("utf-8", "backslashreplace").decode()
+
+
+def _cut_within(value: Any) -> Any:  # noqa: ANN401  # JSON
+    """Cut long texts and lists: responses of the API server and findings quote what users write."""
+    match value:
+        case str():
+            return _cut(value)
+        case dict():
+            return {_cut(name): _cut_within(item) for name, item in value.items()}
+        case list():
+            return [_cut_within(item) for item in value[:_MAX_ITEMS]]
+        case _:
+            return value
 
 
 def _cut(text: str, max_length: int = _MAX_TEXT) -> str:
