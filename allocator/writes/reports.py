@@ -4,6 +4,7 @@ That is what is wrong with the allocation of a claim, and the end of what was he
 """
 
 import logging
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -22,10 +23,12 @@ from drawbridge.process.logs import log_finding
 
 _LOG: Final = logging.getLogger("allocator.writes.reports")
 _MAX_REPORTED: Final = 4096
+# The API server deletes an Event after an hour.
+REPEAT_SECONDS: Final = 3600.0
 
 
 class ReportWriter:
-    """Reports each finding about a claim once, and each end of a hold.
+    """Reports each finding about a claim once an hour, and each end of a hold.
 
     Every replica finds the same of claims. Only the one whose kube-scheduler `leads` reports it.
     """
@@ -35,10 +38,11 @@ class ReportWriter:
         recorder: EventRecorder,
         configuration: Callable[[], Configuration],
         leads: Callable[[], bool],
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._recorder = recorder
         self._configuration = configuration
-        self._leads = leads
+        self._leads, self._now = leads, now
         # What is to be told of claims, and whether this process did so; else another one had to.
         self._reported: BoundedCache[tuple[str, Finding], bool] = BoundedCache(_MAX_REPORTED)
 
@@ -60,9 +64,9 @@ class ReportWriter:
     def _report_claim(self, told: ClaimFinding) -> None:
         finding, metadata = told.finding, told.claim.metadata
         key = (metadata.uid, finding)
-        if self._reported.get(key):
+        if self._reported.get(key, now := self._now()):
             return
-        self._reported.put(key, leads := self._leads())
+        self._reported.put(key, leads := self._leads(), until=now + REPEAT_SECONDS)
         if not leads:
             return
         # A conflict is reported on each claim that takes part, and counts once.

@@ -7,7 +7,7 @@ import pytest
 
 from allocator.scheduler.protocol import SchedulingPod
 from allocator.state.reports import ClaimFinding, EndedHold, HoldEnd
-from allocator.writes.reports import ReportWriter
+from allocator.writes.reports import REPEAT_SECONDS, ReportWriter
 from drawbridge.agreement.allocator_codes import DEVICES_MAY_BE_IN_USE
 from drawbridge.cluster.events import EventRecorder
 from drawbridge.config.model import Configuration
@@ -22,9 +22,9 @@ class Replica:
     def __init__(self, *, leads: bool) -> None:
         self.leads = leads
         self.recorded: list[str] = []
-        recorder = SimpleNamespace(record=self._record)
+        recorder, self.time = SimpleNamespace(record=self._record), 1000.0
         self.reporter = ReportWriter(
-            cast("EventRecorder", recorder), Configuration, lambda: self.leads
+            cast("EventRecorder", recorder), Configuration, lambda: self.leads, lambda: self.time
         )
 
     def _record(self, finding: Finding, involved: object, _action: str) -> bool:
@@ -37,11 +37,13 @@ HELD_TWICE = DEVICE_HELD_TWICE.at("status", "two claims have one device")
 TOLD = ["DeviceHeldTwice ours", "DeviceHeldTwice theirs"]
 
 
-def test_a_finding_is_reported_once_for_each_claim() -> None:
+def test_a_finding_is_reported_once_an_hour_for_each_claim() -> None:
     replica = Replica(leads=True)
-    for claim in (OURS, THEIRS, OURS):
-        replica.reporter.report(ClaimFinding(HELD_TWICE, claim))
-    assert replica.recorded == TOLD
+    for hours in (1, 2):
+        for claim in (OURS, THEIRS, OURS):
+            replica.reporter.report(ClaimFinding(HELD_TWICE, claim))
+        assert replica.recorded == TOLD * hours
+        replica.time += REPEAT_SECONDS
     assert replica.reporter.take_left() == []
 
 
