@@ -1,7 +1,6 @@
 """Lets a copy of this process decide about a pod, and tell what it computes."""
 
 import asyncio
-import logging
 import pickle
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -10,8 +9,6 @@ from typing import Final
 from allocator.decisions.deciding_ahead import CopyReport, Decide
 from drawbridge.process.forked import ForkLimits, run_partly
 from drawbridge.solver.ahead import Learnt
-
-_LOG: Final = logging.getLogger(__name__)
 
 # What a copy tells counts whatever its end, and the next one goes on behind it.
 COPY_LIMITS: Final = ForkLimits(seconds=20.0, cpu_seconds=2, more_bytes=256 << 20, nice=19)
@@ -34,8 +31,6 @@ async def decide_in_copy(decide: Decide, limits: ForkLimits = COPY_LIMITS) -> Co
     written = await run_partly(run, limits)
     if written.traceback:
         raise CopyFailedError(written.traceback)
-    if written.was_slow:
-        _LOG.warning("a copy of the process got too little of the processor: %s", written.limit)
     reached_limit = bool(written.limit) and not written.was_killed
     return CopyReport(_load(written.messages), reached_limit, written.was_slow, written.was_killed)
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Generator
 from typing import Final, TypeVar
 
 from allocator.copies import decide_in_copy
-from allocator.decisions.deciding_ahead import DecideInCopy, decide_ahead
+from allocator.decisions.deciding_ahead import CopyReport, Decide, DecideInCopy, decide_ahead
 from allocator.decisions.pod_devices import PodDecisions
 from allocator.decisions.pod_requests import UnseenClaimError
 from allocator.decisions.waiting import WaitingPods
@@ -35,6 +35,7 @@ from allocator.state.live_state import LiveState
 from allocator.state.reports import Report
 from allocator.term import TermKeeper
 from allocator.writes.binding import PodBinder
+from drawbridge.cluster.failure_log import FailureLog
 from drawbridge.ledger.planner import Planner
 from drawbridge.process import metrics
 from drawbridge.process.build_info import read_build_info
@@ -90,6 +91,7 @@ class SchedulerCalls:
         self._copy: asyncio.Task[None] | None = None
         self._decide_in_copy, self._collect = copies, collect
         self._now, self._pause = now, pause
+        self._copy_log = FailureLog(_LOG, "copies decide about pods again after %.0f s", now)
 
     # --- calls ---
 
@@ -316,10 +318,11 @@ class SchedulerCalls:
         """Let a copy of this process decide about a pod, so that calls are answered meanwhile."""
         now = self._now()
         try:
-            if await decide_ahead(waiting, planner, uid, now, self._decide_in_copy):
+            if await decide_ahead(waiting, planner, uid, now, self._decide_and_note):
                 await self._pause(_IDLE_SECONDS)  # the system may have more memory then
         except ForkRefusedError as error:
-            _LOG.warning("a copy cannot decide about a pod, which waits: %s", error)
+            text = "a copy cannot decide about a pod, which waits: %s"
+            self._copy_log.note("refused", logging.WARNING, text, error)
             await self._pause(_IDLE_SECONDS)
         except Exception:  # noqa: BLE001  # a bug for one pod must not end the process
             _LOG.exception("unhandled exception in a copy that decides about a pod")
@@ -328,6 +331,15 @@ class SchedulerCalls:
             waiting.note_copy(uid, self._now() - now)
             self._copy = None
             self._changed.set()
+
+    async def _decide_and_note(self, decide: Decide) -> CopyReport:
+        report = await self._decide_in_copy(decide)
+        if report.was_slow:
+            text = "a copy of the process got too little of the processor"
+            self._copy_log.note("slow", logging.WARNING, text)
+        elif not report.was_killed:
+            self._copy_log.succeed()
+        return report
 
     async def _wait_for_reason(self) -> None:
         seconds, until = _IDLE_SECONDS, None

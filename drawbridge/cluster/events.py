@@ -39,7 +39,7 @@ MAX_SERIES: Final = 2000
 RATE: Final = 5.0
 BURST: Final = 25
 # How often the log says what was dropped.
-_REPORT_SECONDS: Final = 60.0
+_REPORT_SECONDS: Final = 600.0
 _NAMED_NAMESPACES: Final = 3
 # Namespaces that are written to at once, each one event: one without a response delays no other.
 _CONCURRENT: Final = 16
@@ -73,6 +73,7 @@ class EventRecorder:
         self._tokens = float(BURST)
         self._refilled = now()
         self._unreported: Counter[str] = Counter()  # dropped events by namespace
+        self._refusal = ""  # why one of them could not be written
         self._reported = now() - _REPORT_SECONDS
 
     def record(self, finding: Finding, involved: InvolvedObject, action: str) -> bool:
@@ -122,6 +123,7 @@ class EventRecorder:
             tasks, first = self._writing.values(), asyncio.FIRST_COMPLETED
             done, _ = await asyncio.wait(tasks, timeout=_PATIENCE_SECONDS, return_when=first)
             has_waited = not done
+        self._report_dropped()
         return bool(self._writing) or self._series.has_pending()
 
     def _begin_writes(self) -> None:
@@ -158,7 +160,7 @@ class EventRecorder:
             if series.fail(self._now()) or _is_permanent(error):
                 self._series.remove(series)
                 self._count_dropped(series)
-                _LOG.warning("dropped the event %s: %s", series.event["reason"], error)
+                self._refusal = f"; {series.event['reason']}: {error}"
             return
         series.succeed(count, self._now())
 
@@ -173,8 +175,10 @@ class EventRecorder:
                 f"{name} ({count})"
                 for name, count in self._unreported.most_common(_NAMED_NAMESPACES)
             )
-            _LOG.warning("dropped %d events; most: %s", self._unreported.total(), most)
+            text, count = "dropped %d events; most: %s%s", self._unreported.total()
+            _LOG.warning(text, count, most, self._refusal)
             self._unreported.clear()
+            self._refusal = ""
             self._reported = self._now()
 
     async def _create(self, series: Series) -> None:

@@ -89,7 +89,7 @@ class LeaderElector:
         while True:
             while not await self._try_acquire():
                 await self._pause(self._retry_period * (1 + 0.2 * random.random()))  # noqa: S311  # jitter
-            _LOG.info("%s acquired the Lease", self.identity)
+            _LOG.debug("%s acquired the Lease", self.identity)  # `lead` tells it
             task = asyncio.ensure_future(lead())
             try:
                 await self._renew_while_running(task)

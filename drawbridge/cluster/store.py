@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, Generic, NamedTuple, TypeAlias, TypeVa
 import msgspec
 
 from drawbridge.bounded_cache import BoundedCache
+from drawbridge.cluster.failure_log import FailureLog
 from drawbridge.cluster.history import Identity
 from drawbridge.cluster.resources import Resource
 from drawbridge.foreign_json import UNDECODABLE, ForeignDecoder, decode_foreign
@@ -152,6 +153,7 @@ class ObjectIndex(Generic[T]):
         accounting: Accounting[T] | None = None,
     ) -> None:
         self._resource = resource
+        self._log = FailureLog(_LOG, "")  # of each writer or namespace, without an end
         self._accounting = accounting
         self._charged: dict[ObjectKey, tuple[str, int]] = {}
         # The writers of objects that are not kept whole, and what they would take.
@@ -274,7 +276,8 @@ class ObjectIndex(Generic[T]):
             if reduce is None:
                 raise TooLargeError(message)
             if is_new:
-                _LOG.warning("%s %s: %s", self._resource.kind, "/".join(key), message)
+                about = self._resource.kind, "/".join(key), message
+                self._log.note(writer, logging.WARNING, "%s %s: %s", *about)
             value = reduce(value)
             size = estimate_memory(msgspec.json.encode(value, enc_hook=str))
         else:
@@ -367,7 +370,8 @@ class ObjectIndex(Generic[T]):
         before = self._undecodable.get(header.key)
         if before is None or before[1] != error:
             name = "/".join(part for part in header.key if part)
-            _LOG.warning("cannot keep %s %s: %s", self._resource.kind, name, error)
+            about = self._resource.kind, name, error
+            self._log.note(header.key[0], logging.WARNING, "cannot keep %s %s: %s", *about)
         self._undecodable[header.key] = header.identity, error
         self._note_change(header.metadata.resource_version)
 

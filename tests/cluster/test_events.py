@@ -239,16 +239,20 @@ async def test_a_full_table_drops_the_mildest_finding_of_the_largest_namespace(
 
 
 @pytest.mark.parametrize(("code", "attempts"), [(403, 1), (404, 1), (500, MAX_FAILURES)])
-async def test_an_event_that_cannot_be_written_is_dropped_and_counted(
-    rig: Rig, code: int, attempts: int
+async def test_events_that_cannot_be_written_are_dropped_and_counted(
+    rig: Rig, code: int, attempts: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     rig.api.fail(code, part="events", times=float("inf"))
-    rig.recorder.record(finding(), POD, "Translate")
-    for _ in range(5):
-        await rig.write_due(1)
+    for number in range(2):
+        rig.recorder.record(finding(message=f"{number}"), POD, "Translate")
+        for _ in range(5):
+            await rig.write_due(1)
 
-    assert rig.recorder.dropped == 1
-    assert len(rig.api.asked("POST", "events")) == attempts
+    assert rig.recorder.dropped == 2
+    assert len(rig.api.asked("POST", "events")) == 2 * attempts
+    (line,) = caplog.records
+    assert line.getMessage().startswith("dropped 1 events; most: team (1); ")
+    assert f": {code} " in line.getMessage()
 
 
 @pytest.mark.parametrize("code", [401, 408, 429, 503])
