@@ -13,7 +13,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
 
@@ -119,7 +118,7 @@ func (p *Plugin) failure(ctx context.Context, pod *v1.Pod, err error) *fwk.Statu
 	case protocol.IsPermanent(err):
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
 	default:
-		klog.FromContext(ctx).Error(err, "The allocator failed", "pod", klog.KObj(pod))
+		// kube-scheduler logs it with the pod.
 		return fwk.AsStatus(err)
 	}
 }
