@@ -61,7 +61,7 @@ class Namespaces:
 
     def __init__(self, network: Network, selects: str) -> None:
         self._network, self.selects = network, selects
-        # The namespaces that the quota has selected at some time; those of the start have the label.
+        # The namespaces that the quota has selected at some time, as both at the start.
         self.limited = {TEAM, SECOND} if selects else {TEAM}
         # The claims by UID, also those that are gone.
         self.claims: dict[str, JSON] = {}
