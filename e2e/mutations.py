@@ -41,6 +41,17 @@ _PYTEST = (
 _ENVIRONMENT = {"PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "300"}
 
 
+class Note(NamedTuple):
+    """A text that replaces another one, so that `tests.world.reach` notes where a mistake counts.
+
+    It is in the file of the mistake, unless it names another one.
+    """
+
+    old: str
+    new: str
+    file: str = ""
+
+
 class Mutation(NamedTuple):
     """One mistake: in `file`, `new` instead of `old`."""
 
@@ -48,6 +59,7 @@ class Mutation(NamedTuple):
     file: str
     old: str
     new: str
+    noted: tuple[Note, ...] = ()
 
 
 class MutationList(NamedTuple):
@@ -65,8 +77,12 @@ def read_lists() -> list[MutationList]:
 
 def _read_list(path: Path) -> MutationList:
     content = yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)
-    mutations = tuple(Mutation(**entry) for entry in content["mutations"])
+    mutations = tuple(_read_mutation(**entry) for entry in content["mutations"])
     return MutationList(path.stem, tuple(content["suite"]), mutations)
+
+
+def _read_mutation(noted: Sequence[dict[str, str]] = (), **entry: str) -> Mutation:
+    return Mutation(**entry, noted=tuple(Note(**each) for each in noted))
 
 
 def applies(mutation: Mutation) -> bool:
