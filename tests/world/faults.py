@@ -26,6 +26,8 @@ _TAKEN_BACK_SECONDS = 40.0
 _ANSWER_SECONDS = 9.0
 # A watch is behind by this time in the mean, longer than a late request.
 _LONG_LAG = 40.0
+# Hours by which the clock of a server is wrong, in seconds.
+_LARGE_STEPS = (7200, -7200)
 # What counts as a fault: some events, and what happens to requests.
 FAULT_NAMES = (
     *("delete with force", "forge mark"),
@@ -350,9 +352,10 @@ def lag(world: "World", drawn: int) -> str:
 
 @event(1)
 def skew(world: "World", drawn: int) -> str:
-    """Set the clock of one server."""
+    """Set the clock of one server; some steps are so large that nobody believes them."""
     front = world.network.fronts[drawn % 2]
-    front.skew = (0, 11, -11, 120, -120)[drawn // 2 % 5]
+    steps = _LARGE_STEPS if drawn // 16 % 4 == 0 else (0, 11, -11, 120, -120)
+    front.skew = steps[drawn // 2 % len(steps)]
     return f"server {drawn % 2} by {front.skew} s"
 
 

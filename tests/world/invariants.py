@@ -18,6 +18,7 @@ from tests.world.allocations import (
 )
 from tests.world.books import no_book_is_lost_or_overlaps, the_books_have_what_claims_had
 from tests.world.fabric import list_unattached
+from tests.world.foreign_taints import our_controller_changes_no_taint_of_others
 from tests.world.gangs import COSCHEDULING, GROUP, gang_of, is_reserved_for
 from tests.world.mirrors import SPACE as MIRRORED
 from tests.world.mirrors import the_mirror_says_what_the_other_side_leaves
@@ -157,6 +158,11 @@ def nobody_evicts_before_its_delay(world: "World") -> Iterator[str]:
     for pair in world.pairs.values():
         for name in pair.scheduler.evictions.early:
             yield f"{name} has not waited for {world.conditions.eviction_delay} s"
+
+
+def no_server_alone_sets_the_time_of_a_process(world: "World") -> Iterator[str]:
+    """A server whose clock is wrong by hours is believed if no other one is heard."""
+    yield from world.network.misled
 
 
 def no_pod_is_tried_without_end(world: "World") -> Iterator[str]:
@@ -445,6 +451,8 @@ ALWAYS: Mapping[str, tuple[Invariant, ...]] = {
         no_book_is_lost_or_overlaps,
         no_allocator_writes_claims_of_rivals,  # before the next one, which notes what it has seen
         our_processes_write_only_what_is_theirs,
+        our_controller_changes_no_taint_of_others,
+        no_server_alone_sets_the_time_of_a_process,
         a_container_gets_its_devices_once,
         nothing_crashed,
         nobody_gets_what_others_are_seen_to_have,

@@ -7,6 +7,7 @@ server by its own time, and clocks of servers differ.
 import asyncio
 import contextlib
 import functools
+import math
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from email.utils import formatdate
 from typing import NamedTuple
 
 from drawbridge.cluster.errors import UnreachableError, error_from_response
+from drawbridge.cluster.server_clock import CONFIRMATION_SECONDS, LARGE_STEP_SECONDS
 from tests.cluster.fake.server import Server
 from tests.cluster.fake.session import ServerSession
 from tests.cluster.fake.status import RefusedError
@@ -96,6 +98,9 @@ class Network:
     fronts: list[Front] = field(default_factory=list)
     faults: Faults = field(default_factory=Faults)
     written: list[tuple[str, str, str]] = field(default_factory=list)
+    writer: str = ""  # whose request is being answered
+    # Processes that took the time of one server, although another one had just told the right one.
+    misled: list[str] = field(default_factory=list)
     counted: dict[str, int] = field(default_factory=dict)
     troubles: dict[str, Trouble] = field(default_factory=dict)
     # Who may not use a resource for a moment, and until when; all of ours if nobody is named.
@@ -284,9 +289,12 @@ class Network:
             self.written.append((who, seen.method, seen.path))
         try:
             self.admit(who, front, seen)
+            self.writer = who
             answer: bytes | RefusedError = front.server.answer(seen).body
         except RefusedError as refused:
             answer = refused
+        finally:
+            self.writer = ""
 
         trap = self._find_trap(who, seen)
         if trap and not trap.late and not trap.before:
@@ -388,6 +396,7 @@ class WorldSession(ServerSession):
         super().__init__(network.fronts[0].server)
         self._network, self._who = network, who
         self._runs = True
+        self._right_at = -math.inf  # when a server last told the right time
 
     def end(self) -> None:
         """Send nothing more: the process has ended."""
@@ -398,7 +407,18 @@ class WorldSession(ServerSession):
         front = self._network.choose()
         answer = await self._network.send(self._who, front, seen, lambda: self._runs)
         self.clock.observe(_show_date(round(clock.wall() + front.skew, 6) // 1))
+        self._note_time(front.skew)
         return answer
+
+    def _note_time(self, skew: float) -> None:
+        """Note that this process follows a wrong clock, unless all servers have it."""
+        now = asyncio.get_running_loop().time()
+        if abs(skew) < LARGE_STEP_SECONDS:
+            self._right_at = now
+        elif now - self._right_at < CONFIRMATION_SECONDS:
+            ahead = self.clock.now() - clock.wall()
+            if abs(ahead) > LARGE_STEP_SECONDS / 2:
+                self._network.misled.append(f"{self._who} is ahead by {ahead:.0f} s")
 
     @contextlib.asynccontextmanager
     async def stream(

@@ -38,6 +38,7 @@ from tests.world.election import find_holder
 from tests.world.events import EVENTS
 from tests.world.fabric import Fabric
 from tests.world.fence import DeviceFence
+from tests.world.foreign_taints import ForeignTaints
 from tests.world.gangs import is_reserved_for
 from tests.world.holders import Holders
 from tests.world.large import LargeClaims
@@ -129,6 +130,7 @@ class World:
         self.server = self.network.fronts[0].server
         self.uses = Uses(self.network, frees_too_early="141471" not in outcome.defects)
         self.holders = Holders()
+        self.foreign_taints = ForeignTaints(self.network)
         self.controllers = Controllers(self.network, self.conditions.controllers)
         self._fence = DeviceFence(self.network)
         self.books = Books(self.network, self.controllers)
@@ -183,6 +185,7 @@ class World:
         self.back_up()
         store = self.network.store
         others = (self.newcomers, self._fence, self.opened, self.large, self.whole_gangs)
+        others = (*others, self.foreign_taints)
         followers = [each.follow for each in (self.spaces, self.books, *others)]
         store.listeners += [self._follow, *followers]
         tasks = [*map(asyncio.ensure_future, list_models(self))]
