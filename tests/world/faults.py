@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from allocator.scheduler.lease import READ_SECONDS
 from tests.world.configurations import Owner
-from tests.world.events import create, create_native, event, finish_pod
+from tests.world.events import create, create_important, create_native, event, finish_pod
 from tests.world.machines import draw_seconds
 from tests.world.network import LATEST_SECONDS, LEASE_SECONDS, Trap
 from tests.world.objects import CHANGING
@@ -24,6 +24,8 @@ _LATE_SECONDS = int(LATEST_SECONDS) - 4
 _TAKEN_BACK_SECONDS = 40.0
 # Another host leads by then, and this one does not know yet that it may not.
 _ANSWER_SECONDS = 9.0
+# So many important pods ask for the devices meanwhile.
+_RIVALS = 3
 # A watch is behind by this time in the mean, longer than a late request.
 _LONG_LAG = 40.0
 # Hours by which the clock of a server is wrong, in seconds.
@@ -90,7 +92,7 @@ class _Stops:
     """What can happen at a write of an allocator, with the times that are drawn for it."""
 
     def __init__(self, world: "World", drawn: int) -> None:
-        self.world = world
+        self.world, self.drawn = world, drawn
         self.seconds = 14 + draw_seconds(drawn, 14)
         self.longer = self.seconds + _TAKEN_BACK_SECONDS * (drawn // 64 % 2)
         # Either what it had decided is later than any request, or its Lease would not be over yet.
@@ -212,6 +214,7 @@ class _Stops:
         network, claim = self.world.network, path.removesuffix("/status")
         network.stand_still(host, self.longer)
         network.unchanging[claim] = asyncio.get_running_loop().time() + self.longer + 1
+        self._let_others_ask(self.longer / 2)
 
     def answer_late(self, host: str, _: str) -> None:
         """Let another one lead while the last that this one has heard says that it leads.
@@ -222,6 +225,17 @@ class _Stops:
         network.answer_late(f"allocator {host}", _ANSWER_SECONDS)
         stop = functools.partial(self.world.stop_scheduler, host, _ANSWER_SECONDS)
         loop.call_later(READ_SECONDS + 0.1, stop)
+        self._let_others_ask(_ANSWER_SECONDS / 3)
+
+    def _let_others_ask(self, pause: float) -> None:
+        """Let important pods come that the next leader can give the same devices."""
+
+        def ask(number: int) -> None:
+            if not self.world.is_calm:
+                create_important(self.world, self.drawn + number)
+
+        for number in range(_RIVALS):
+            asyncio.get_running_loop().call_later(pause, ask, number)
 
     def kill_unseen(self, host: str, path: str) -> None:
         """Let another one lead that has not heard of it, and the pod seem to need another node."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 from typing import Any
 
 from tests.cluster.fake.kinds import JSON, named
@@ -80,16 +80,21 @@ class Machine:
             else:
                 loop = asyncio.get_running_loop()
                 loop.call_later(pause * number, self._put, slice_, generation)
+        self._withdraw({each["metadata"]["name"] for each in slices})
 
     def _put(self, slice_: JSON, generation: int) -> None:
         is_driver_there = slice_["spec"]["driver"] in self._drivers
         if self.is_there and is_driver_there and generation == self._generation:
             self._server.put(slice_)
 
-    def _withdraw(self) -> None:
-        """Delete the slices of drivers that are not there; all if the machine is gone."""
+    def _withdraw(self, kept: Container[str] | None = None) -> None:
+        """Delete the slices of drivers that are not there; all if the machine is gone.
+
+        Of the others, only those with these names are `kept`, if any are given.
+        """
         for slice_ in [*self._server.store.among(_SLICE, "", "", f"spec.nodeName={self.name}")]:
-            if not self.is_there or slice_["spec"]["driver"] not in self._drivers:
+            is_there = self.is_there and slice_["spec"]["driver"] in self._drivers
+            if not is_there or (kept is not None and slice_["metadata"]["name"] not in kept):
                 self._server.store.delete(_SLICE, slice_)
 
     def heal(self) -> None:

@@ -226,7 +226,10 @@ def make_slices(
     left_out: str = "",
     taints: Mapping[str, JSON] = {},
 ) -> list[JSON]:
-    """Return the slices of a node, without one device, and with taints of devices."""
+    """Return the slices of a node, without one device, and with taints of devices.
+
+    What is left has room in one slice if there are several.
+    """
     devices, nics, unit = list[JSON](), list[JSON](), 0
     for device, units in shape.devices.items():
         value: JSON = {"name": device}
@@ -252,9 +255,8 @@ def make_slices(
         unit += units
         if device != left_out:
             (nics if device in shape.nics else devices).append(value)
-    parts: list[JSON] = [
-        {"devices": devices[number :: shape.slices]} for number in range(shape.slices)
-    ]
+    count = 1 if left_out else shape.slices
+    parts: list[JSON] = [{"devices": devices[number::count]} for number in range(count)]
     if shape.units:
         names = [f"set-{number}" for number in range(shape.units // shape.units_of_set)]
         counters = {"units": {"value": f"{shape.units_of_set}"}}
