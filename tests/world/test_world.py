@@ -17,6 +17,7 @@ from tests.thorough import drawn
 from tests.world.__main__ import list_moves, read_rare_moves
 from tests.world.conditions import draw_conditions
 from tests.world.events import EVENTS
+from tests.world.scenes import SCENES
 from tests.world.script import LENGTH, Event, write_script
 from tests.world.shrinking import shrink
 from tests.world.world import play
@@ -90,6 +91,13 @@ def test_the_moves_that_are_rare_in_the_world_exist() -> None:
 @pytest.mark.parametrize("seed", range(drawn(2, thorough=200)))
 def test_every_invariant_holds_whatever_happens(seed: int) -> None:
     outcome = play(seed, write_script(seed, LENGTH))
+    assert not outcome.violation, "\n".join(outcome.story)
+
+
+@pytest.mark.parametrize("scene", SCENES)
+@pytest.mark.parametrize("seed", range(drawn(1, thorough=20)))
+def test_every_invariant_holds_in_each_scene(scene: str, seed: int) -> None:
+    outcome = play(seed, SCENES[scene])
     assert not outcome.violation, "\n".join(outcome.story)
 
 
