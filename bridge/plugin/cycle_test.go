@@ -227,10 +227,11 @@ func TestAPodWhoseAllocationNobodyTakesBackIsTriedAgain(t *testing.T) {
 	cases := map[string]struct {
 		reply allocatortest.Reply
 		code  fwk.Code
-		tried []string
+		later []string // when the allocator answers
+		soon  []string // after the back-off
 	}{
-		"not ready": {failing("NotReady", http.StatusServiceUnavailable), fwk.UnschedulableAndUnresolvable, []string{"pod-1"}},
-		"a bug":     {failing("Bug", http.StatusInternalServerError), fwk.Error, nil}, // by the scheduler, after its back-off
+		"not ready": {failing("NotReady", http.StatusServiceUnavailable), fwk.UnschedulableAndUnresolvable, []string{"pod-1"}, nil},
+		"a bug":     {failing("Bug", http.StatusInternalServerError), fwk.Error, nil, []string{"pod-1"}},
 	}
 	for name, each := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -240,7 +241,8 @@ func TestAPodWhoseAllocationNobodyTakesBackIsTriedAgain(t *testing.T) {
 			s.server.Reply("/v1/postfilter", each.reply)
 			_, status := s.PostFilter(t.Context(), s.state, podWith("a"), nil)
 			checkCode(t, status, each.code)
-			checkTexts(t, s.unanswered.list(), each.tried...)
+			checkTexts(t, s.unanswered.list(), each.later...)
+			checkTexts(t, s.cluster.taken(), each.soon...)
 		})
 	}
 }

@@ -16,7 +16,12 @@ import (
 // has an allocation taken back that keeps the pod on a node it cannot use, or evicts pods with a
 // lower priority. DefaultPreemption runs after it only for pods without claims, and for allocators
 // that name no victims.
-func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ framework.NodeToStatusReader) (*framework.PostFilterResult, *fwk.Status) {
+func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ framework.NodeToStatusReader) (result *framework.PostFilterResult, status *fwk.Status) {
+	defer func() {
+		if status.Code() == fwk.Error {
+			p.cluster.activate([]*v1.Pod{pod}) // the scheduler only logs the error, and keeps the pod for an event
+		}
+	}()
 	found := readState(state)
 	if found == nil {
 		if names, err := claimNames(pod); err != nil || len(names) > 0 {

@@ -116,7 +116,7 @@ func (n *nodePreemption) preemptGroup(ctx context.Context, state fwk.CycleState,
 			continue
 		}
 		if _, status := n.evict(ctx, state, pod, chosen, each.Victims); !status.IsSuccess() {
-			return stop("preemption: " + status.Message())
+			return status
 		}
 		victims += len(each.Victims)
 	}

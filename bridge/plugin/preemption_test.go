@@ -228,16 +228,24 @@ func TestTheNextNodesAreTriedIfTheFirstOnesDoNotHelp(t *testing.T) {
 	}
 }
 
-func TestAFailedEvictionIsAnErrorSoThatThePodIsTriedAgain(t *testing.T) {
-	a := newPreemptionCluster(t, "n1")
-	a.run("low", "n1", lowPriority, "1", "a")
-	a.answer(protocol.PreemptReply{Node: "n1", Victims: []string{"low"}})
-	a.open(t)
-	a.client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, errors.New("not now")
+func TestAPodOrMemberWhoseEvictionFailsIsTriedAgain(t *testing.T) {
+	alone := newPreemptionCluster(t, "n1")
+	alone.run("low", "n1", lowPriority, "1", "a")
+	alone.answer(protocol.PreemptReply{Node: "n1", Victims: []string{"low"}})
+	member := newGroupCluster(t, 1, protocol.PreemptReply{
+		Evictions: []protocol.Eviction{{Node: "n000", Victims: []string{"on-n000"}}},
 	})
-	_, status := a.schedule(t)
-	checkCode(t, status, fwk.Error)
+	for name, a := range map[string]*preemptionCluster{"alone": alone, "member": member} {
+		t.Run(name, func(t *testing.T) {
+			a.open(t)
+			a.client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, errors.New("not now")
+			})
+			_, status := a.schedule(t)
+			checkCode(t, status, fwk.Error)
+			checkTexts(t, append(a.cluster.taken(), status.Message()), "pod-1", "not now")
+		})
+	}
 }
 
 func TestAnAllocatorThatDoesNotAnswerEvictsNobody(t *testing.T) {
