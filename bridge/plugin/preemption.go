@@ -58,11 +58,13 @@ func (n *nodePreemption) preempt(ctx context.Context, state fwk.CycleState, pod 
 	if err != nil {
 		return nil, fwk.AsStatus(fmt.Errorf("list the nodes of the scheduler: %w", err))
 	}
-	message := nobodyLower
+	message := noNodeFits
+	if len(nodes) == 0 {
+		message = nobodyLower
+	}
 	for some := range slices.Chunk(nodes, nodesPerRequest) {
 		candidates := n.dryRun(ctx, state, pod, some, budgets)
 		if len(candidates) == 0 {
-			message = noNodeFits
 			continue
 		}
 		reply, err := n.plugin.allocator.preempt(ctx, requestVictims(pod, candidates))

@@ -228,6 +228,21 @@ func TestTheNextNodesAreTriedIfTheFirstOnesDoNotHelp(t *testing.T) {
 	}
 }
 
+func TestTheReasonOfTheAllocatorIsToldIfTheNextNodesDoNotFit(t *testing.T) {
+	a := newPreemptionCluster(t, "fits")
+	for number := range 2 * nodesPerRequest {
+		a.nodes = append(a.nodes, a.nodes[0].DeepCopy())
+		added := a.nodes[number+1]
+		added.Name, added.Spec.Unschedulable = fmt.Sprintf("n%03d", number), true
+	}
+	for _, node := range a.nodes {
+		a.run("on-"+node.Name, node.Name, lowPriority, "1", "a")
+	}
+	a.answer(protocol.PreemptReply{Message: "not enough"})
+	_, status := a.schedule(t)
+	checkTexts(t, []string{status.Message()}, "preemption: not enough")
+}
+
 func TestAPodOrMemberWhoseEvictionFailsIsTriedAgain(t *testing.T) {
 	alone := newPreemptionCluster(t, "n1")
 	alone.run("low", "n1", lowPriority, "1", "a")
