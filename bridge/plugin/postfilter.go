@@ -29,6 +29,7 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 		}
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
+	p.unheard.remove(pod.UID)
 	for name := range found.scores {
 		if !p.cluster.hasNode(name) {
 			p.unheard.add(pod.UID) // the watch of the scheduler is behind

@@ -218,6 +218,10 @@ func TestAPodWaitsForANodeOfWhichTheSchedulerHasNotHeard(t *testing.T) {
 	check("another pod", other, nil, fwk.QueueSkip)
 	s.Reserve(t.Context(), s.state, pod, "unheard")
 	check("the pod is reserved", pod, nil, fwk.QueueSkip)
+	s.PostFilter(t.Context(), s.state, pod, nil)
+	s.cluster.unheard = ""
+	s.PostFilter(t.Context(), s.state, pod, nil)
+	check("it has heard of the node", pod, nil, fwk.QueueSkip)
 }
 
 func TestEventsThatFreeDevicesOfOthersAreLeftToTheAllocator(t *testing.T) {
