@@ -98,7 +98,8 @@ func (p *Plugin) groupReference(pod *v1.Pod) (*group, error) {
 			cmp.Compare(one.Name, other.Name),
 		)
 	})
-	found.waiting = append([]*v1.Pod{pod}, found.waiting[:min(len(found.waiting), maxMembers-1)]...)
+	asked := max(maxMembers, min(minCount-found.scheduled, maxNeededMembers))
+	found.waiting = append([]*v1.Pod{pod}, found.waiting[:min(len(found.waiting), asked-1)]...)
 	return found, nil
 }
 

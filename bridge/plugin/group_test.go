@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -107,6 +108,27 @@ func TestAllMembersThatWaitAreSentIfTheAllocatorAsksForThem(t *testing.T) {
 	checkTexts(t, members, "pod-1", "pod-2")
 	if request.Group.Scheduled != 2 || request.PodUID != "pod-1" || len(request.Members[1].Claims) != 1 {
 		t.Errorf("got %+v", request)
+	}
+}
+
+func TestAsManyMembersAreSentAsMustRun(t *testing.T) {
+	for minimum, want := range map[int]int{2: maxMembers, maxMembers + 3: maxMembers + 2} { // one is held
+		s := newStage(t, claim("a", ""))
+		s.server.Reply("/v1/prefilter", allocatortest.Reply{Body: protocol.PreFilterReply{MembersNeeded: true}})
+		s.server.Reply("/v1/prefilterGroup", allocatortest.Reply{Body: protocol.PreFilterReply{}})
+		pod, other := gangOf(s)
+		pod.Labels[minAvailableLabel] = strconv.Itoa(minimum)
+		s.held.add(other.UID)
+		for number := range maxMembers + 1 {
+			another := other.DeepCopy()
+			another.UID = podUID(number)
+			s.cluster.pods = append(s.cluster.pods, another)
+		}
+		s.preFilter(t, pod)
+		var request protocol.PreFilterGroupRequest
+		if err := json.Unmarshal(s.server.Take()[1].Body, &request); err != nil || len(request.Members) != want {
+			t.Errorf("minimum %d: got %d members, %v", minimum, len(request.Members), err)
+		}
 	}
 }
 

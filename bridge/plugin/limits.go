@@ -30,8 +30,10 @@ const (
 	// The allocator examines them without an interruption.
 	nodesPerRequest = 100
 
-	// How many members of a group are asked about together.
-	maxMembers = 1024
+	// How many members of a group are asked about together, and how many if so many must run: one
+	// request holds no more.
+	maxMembers       = 1024
+	maxNeededMembers = 10000
 
 	maxRememberedPods   = 10000
 	maxRememberedGroups = 1000
