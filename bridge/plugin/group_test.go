@@ -184,6 +184,15 @@ func TestAGangWaitsUntilTheAllocatorHasSeenItsClaims(t *testing.T) {
 	}
 }
 
+// A panic would end the scheduler.
+func TestAPodAloneHasNoMembersThatAnAllocatorCanAskFor(t *testing.T) {
+	s := newStage(t, claim("a", ""))
+	s.server.Reply("/v1/prefilter", allocatortest.Reply{Body: protocol.PreFilterReply{MembersNeeded: true, Message: "ask"}})
+	_, status := s.preFilter(t, podWith("a"))
+	checkCode(t, status, fwk.UnschedulableAndUnresolvable)
+	checkTexts(t, append(s.paths(), s.unanswered.list()...), "/v1/prefilter", "pod-1")
+}
+
 func TestAPodWithoutOthersInItsGroupIsAloneIfTheGroupNeedsNoMore(t *testing.T) {
 	for minimum, alone := range map[string]bool{"1": true, "2": false, "": false} {
 		s := newStage(t, claim("a", ""))

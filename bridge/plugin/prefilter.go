@@ -80,7 +80,7 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	request.Group = group.reference()
 	request.Reserve = request.Group == nil && !framework.InGroupCycle(state)
 	reply, err := p.allocator.preFilter(ctx, request)
-	if err == nil && reply.MembersNeeded {
+	if err == nil && reply.MembersNeeded && group != nil {
 		reply, err = p.askAboutGroup(ctx, pod, group, request.MaxNodes, reply.PartialClaims)
 	}
 	if err != nil {
