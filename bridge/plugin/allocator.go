@@ -21,10 +21,6 @@ func (e *unavailableError) Error() string {
 	return fmt.Sprintf("allocator not reachable: %v; the pod is tried again when it answers", e.cause)
 }
 
-func (e *unavailableError) Unwrap() error {
-	return e.cause
-}
-
 // allocator calls the allocator with a time limit. After a call without an answer it fails at once
 // for a while, because the scheduling cycle is serial and each time-out delays every pod.
 type allocator struct {

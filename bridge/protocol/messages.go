@@ -36,11 +36,9 @@ type StatusRequest struct {
 
 // Status says whether the allocator answers.
 type Status struct {
-	Protocol string   `json:"protocol"`
-	Version  string   `json:"version"`
-	Ready    bool     `json:"ready"`
-	Leading  bool     `json:"leading"`
-	Reasons  []string `json:"reasons"`
+	Ready   bool     `json:"ready"`
+	Leading bool     `json:"leading"`
+	Reasons []string `json:"reasons"`
 }
 
 // Pod is what the allocator reads of a pod that is being scheduled.
@@ -108,9 +106,8 @@ type PreFilterGroupRequest struct {
 type PreFilterReply struct {
 	Fit []NodeScore `json:"fit"`
 	// Complete is true if no other node fits.
-	Complete bool     `json:"complete"`
-	Message  string   `json:"message"`
-	Reasons  []Reason `json:"reasons"`
+	Complete bool   `json:"complete"`
+	Message  string `json:"message"`
 	// Preemptible is true if the plugin may ask for victims. An allocator of 1.0 never says so.
 	Preemptible bool `json:"preemptible"`
 	// GroupPreemptible is true if the plugin may ask for victims for all members of the group.
@@ -128,13 +125,6 @@ type PreFilterReply struct {
 type NodeScore struct {
 	Node  string `json:"node"`
 	Score int64  `json:"score"`
-}
-
-// Reason says why a number of nodes do not fit.
-type Reason struct {
-	Code    string `json:"code"`
-	Message string `json:"message"`
-	Nodes   int    `json:"nodes"`
 }
 
 // PodOnNode is the request of reserve and bind.
