@@ -70,12 +70,13 @@ class MatchConditionReconciler:
             registered[GUARD_KIND, JUDGE_CONFIGURATION] = judge  # not every installation has it
         self._report(registered, configuration)
         changes = plan_applies(mutating, validating, configuration, guard_served=served)
+        latest = {KIND: mutating, GUARD_KIND: validating}
         for change in changes:
-            await self._stores[change["kind"]].apply(change)
+            latest[change["kind"]] = await self._stores[change["kind"]].apply(change)
             self._reporter.count(NAME, "applied")
-        if not changes:
-            # Only now: while the conditions change, ownership removes those of the transition.
-            await self._released.process_each({KIND: mutating, GUARD_KIND: validating}, release)
+        # Only now: while the conditions change, ownership removes those of the transition. An
+        # administrator can apply the manifests again at once, and must not have a conflict.
+        await self._released.process_each(latest, release)
 
     def _report(
         self,

@@ -469,19 +469,29 @@ def test_the_guard_keeps_failing_during_the_next_rollout() -> None:
 MANAGERS = [{"manager": each, "operation": "Apply"} for each in ("kubectl", "drawbridge")]
 
 
-def test_the_ownership_of_the_fields_is_released_once_nothing_changes() -> None:
+def own(applied: Unstructured) -> Unstructured:
+    """Return what is stored of an apply; the store of the tests follows no managers."""
+    return {**applied, "metadata": {**applied["metadata"], "managedFields": MANAGERS}}
+
+
+def test_the_ownership_of_the_fields_is_released_as_soon_as_they_are_written() -> None:
     scene = Scene()
+    store = scene.stores[KIND]
+    store.admit = own
+    scene.reconcile()
+    assert scene.applied == [f"apply {KIND}", f"merge {KIND}"]
+    assert scene.written["metadata"]["managedFields"] == MANAGERS[:1]
+
+
+def test_ownership_of_fields_that_changed_meanwhile_is_released_later() -> None:
+    scene = Scene(asks())
     held = scene.stores[KIND].objects["", WEBHOOK_CONFIGURATION]
     held["metadata"]["managedFields"] = MANAGERS
-    assert scene.reconcile() == [f"apply {KIND}"]
-    # The store of the tests follows no managers.
-    held = scene.stores[KIND].objects["", WEBHOOK_CONFIGURATION]
-    held["metadata"]["managedFields"] = MANAGERS
-    for code in (404, 409):  # it has changed, which the watch shows later
+    for code in (404, 409):  # which the watch shows later
         scene.error = ApiError(code, "", "changed meanwhile")
         assert scene.reconcile() == [f"merge {KIND}"]
     assert scene.reconcile() == [f"merge {KIND}"]
-    assert scene.written["metadata"]["managedFields"] == MANAGERS[:1]
+    held = scene.stores[KIND].objects["", WEBHOOK_CONFIGURATION]
     held["metadata"]["managedFields"] = MANAGERS[:1]
     assert scene.reconcile() == []
 
