@@ -170,10 +170,10 @@ def a_release_moves_to_bridge_placement_and_back_with_helm(stage: Stage) -> None
         labels = {**OWNED, LABEL: stage.name}
         pools = [{"driver": GPU, "nodeSelector": {"matchLabels": labels}}]
         bridge = f"--set-json=configuration.ownedPools={json.dumps(pools)}"
-        upgrade(stage, cluster, "--set=configuration.placement=bridge", bridge)
+        upgrade(cluster, "--set=configuration.placement=bridge", bridge)
         stage.wait("the node is owned", lambda: FENCE in taints(stage, other))
         wait_for_scheduler(stage, SCHEDULER)
-        upgrade(stage, cluster, "--set=configuration.placement=native")
+        upgrade(cluster, "--set=configuration.placement=native")
         values = yaml.safe_load(cluster.helm("get", "values", "drawbridge").check().out)
         assert values["configuration"]["ownedPools"] == pools
         wait_for_scheduler(stage, DEFAULT)
@@ -186,8 +186,7 @@ def a_release_moves_to_bridge_placement_and_back_with_helm(stage: Stage) -> None
         assert after["status"]["phase"] == "Running"
 
 
-def upgrade(stage: Stage, cluster: ChartInstallation, *values: str) -> None:
+def upgrade(cluster: ChartInstallation, *values: str) -> None:
     """Upgrade the release, and mount its configuration as a kubelet does."""
-    # The upgrade before set match conditions that the controller changes and owns for a moment.
-    stage.wait("helm has no conflict", lambda: not cluster.helm(*UPGRADE, *values).code)
+    cluster.helm(*UPGRADE, *values).check()
     cluster.mount("configmaps", "drawbridge-config")
