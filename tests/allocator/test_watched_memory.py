@@ -77,10 +77,8 @@ def test_budgets_beyond_the_share_are_known_and_named(caplog: pytest.LogCaptureF
     assert [each.metadata.name for each in kept] == [f"b{each}" for each in range(40)]
     assert watched._budgets.too_large > 30  # noqa: SLF001
     # The others of the namespace would say the same.
-    assert caplog.messages == [
-        "PodDisruptionBudget team/b4: namespace team has more than its share of the memory for "
-        "objects"
-    ]
+    about = "namespace team has more than its share of the memory for objects"
+    assert caplog.messages == [f"PodDisruptionBudget team/b4: {about}"]
     # A budget of a namespace that has little is kept whole.
     other = large(41)
     other["metadata"]["namespace"] = "other"
