@@ -132,12 +132,19 @@ func TestAsManyMembersAreSentAsMustRun(t *testing.T) {
 	}
 }
 
-// largeGang returns a gang whose claims are too large for one request.
+const largeMembers = 20
+
+// largeGang returns a gang whose claims are too large for one request. Each of them is sent in a short time.
 func largeGang(s *stage, reply protocol.PreFilterReply) *v1.Pod {
-	pod, _ := gangOf(s)
+	pod, other := gangOf(s)
+	for number := range largeMembers - 2 {
+		another := other.DeepCopy()
+		another.UID = podUID(number)
+		s.cluster.pods = append(s.cluster.pods, another)
+	}
 	large := s.cluster.existing["default/a"]
 	large.OwnerReferences = []metav1.OwnerReference{{Kind: "Pod", Name: "pod-1"}}
-	large.ResourceVersion, large.Annotations = "7", map[string]string{"large": strings.Repeat("x", protocol.MaxMessageBytes/2)}
+	large.ResourceVersion, large.Annotations = "7", map[string]string{"large": strings.Repeat("x", protocol.MaxMessageBytes/largeMembers)}
 	s.server.Reply("/v1/prefilter", allocatortest.Reply{Body: reply})
 	return pod
 }
@@ -160,7 +167,7 @@ func TestTheMetadataOfClaimsIsSentIfTheyAreTooLarge(t *testing.T) {
 		checkTexts(t, []string{sent.Kind, sent.Namespace, sent.Name, string(sent.UID), sent.ResourceVersion, sent.OwnerReferences[0].Name},
 			protocol.PartialKind, "default", "a", "uid-a", "7", "pod-1")
 	}
-	if len(request.Members) != 2 || s.cluster.existing["default/a"].Annotations == nil {
+	if len(request.Members) != largeMembers || s.cluster.existing["default/a"].Annotations == nil {
 		t.Error("a member is missing, or the scheduler's own object changed")
 	}
 }
