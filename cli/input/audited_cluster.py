@@ -107,7 +107,7 @@ def read_audited(
     """
     findings: list[LocatedFinding] = []
     if options.cluster:
-        values = [*read_values(options.cluster, streams.stdin, findings)]
+        values = _order(read_values(options.cluster, streams.stdin, findings))
         findings += _missing_kinds(values)
         read_files = _sort(values, "", findings, options.only or "", scope)
         slices = read_files.objects.slices
@@ -115,7 +115,7 @@ def read_audited(
         return _with_stuck(read_files, stuck, options.only)
 
     async def read(session: "Session") -> ClusterRead:
-        values = [*await _read_live(session, options.only or "", findings, report)]
+        values = _order(await _read_live(session, options.only or "", findings, report))
         failures = await list_failures(session, findings, options.only or "")
         version = await session.version()
         read = _sort(values, version, findings, options.only or "", scope)
@@ -127,6 +127,24 @@ def read_audited(
         return _with_stuck(read, await find_stuck_live(session, hanging), options.only)
 
     return live_cluster.run_with_session(options, read)
+
+
+def _order(values: Iterable[Value]) -> list[Value]:
+    """Return each object once, as it was read last, in an order that no reader decides.
+
+    Files can overlap, and each of several pods that wait can be the first.
+    """
+    named: dict[tuple[str, ...], Value] = {}
+    others: list[Value] = []
+    for value in values:
+        name = text_at(value, "metadata", "name")
+        group = text_at(value, "apiVersion").rpartition("/")[0]
+        key = group, text_at(value, "kind"), text_at(value, "metadata", "namespace"), name
+        if name:
+            named[key] = value
+        else:
+            others.append(value)
+    return [*(named[key] for key in sorted(named)), *others]
 
 
 def _missing_kinds(values: Iterable[Value]) -> Iterator[LocatedFinding]:

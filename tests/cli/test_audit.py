@@ -390,3 +390,17 @@ def test_workloads_that_stay_are_counted_in_plain_words(
         each["metadata"]["labels"] = {"drawbridge.dev/translate": "off"}
     dump.write_text(write_yaml([*NODES, *CLASSES, *pods]))
     assert told in command("audit", "--cluster", str(dump)).out.splitlines()[0]
+
+
+def test_the_order_of_objects_and_files_that_overlap_change_nothing(tmp_path: Path) -> None:
+    sample = Path("examples/audit")
+    files = sorted(sample.iterdir())
+    objects = [each for file in files for each in read_yaml_documents(file.read_text())]
+    reversed_ = tmp_path / "reversed.yaml"
+    reversed_.write_text(write_yaml(objects[::-1]))
+    audits = [
+        command("audit", "-o", "json", "--cluster", *map(str, paths))
+        for paths in ([sample], [reversed_], [sample, reversed_])
+    ]
+    assert audits[0].code == 0
+    assert audits[1:] == audits[:1] * 2
