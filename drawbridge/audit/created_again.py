@@ -40,7 +40,7 @@ def delete_bare(cluster: ModelCluster, nodes: Sequence[str]) -> Iterator[Typed]:
     for name in nodes:
         for pod in cluster.on_node(name):
             kind = cluster.kinds[pod.kind]
-            if kind.owner_kind == "Pod" and not pod.is_static:
+            if kind.is_bare and not pod.is_static:
                 yield typed.delete_pod(kind.namespace, kind.owner.partition("/")[2])
 
 

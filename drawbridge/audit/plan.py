@@ -149,7 +149,7 @@ class StepPlanner:
 
     def _load(self, node: str) -> tuple[object, ...]:
         held = [e for e in self.cluster.on_node(node) if self.cluster.kinds[e.kind].needs_devices]
-        bare = sum(self.cluster.kinds[each.kind].owner_kind == "Pod" for each in held)
+        bare = sum(self.cluster.kinds[each.kind].is_bare for each in held)
         return node in self._cordoned, bare, len(held), node
 
     def _weigh(self, group: str, nodes: Sequence[str]) -> tuple[object, ...]:

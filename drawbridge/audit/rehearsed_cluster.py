@@ -116,6 +116,7 @@ class _Reader:
             translated and _freeze(translated),
             rules := read_rules(pod),
             gated := _is_gated(pod, namespace),
+            of_pod := _find_controller(pod).get("kind") == "Pod",
         )
         labels = as_mapping(get_value(pod, ("metadata", "labels")))
         if key not in self.numbers:
@@ -123,7 +124,9 @@ class _Reader:
             texts = {name: f"{text}" for name, text in labels.items()}
             made = self._make_kind(namespace.name, owner, texts, outcome, asked, translated)
             self.kinds.append(
-                made._replace(rules=rules, is_ending=namespace.is_ending, is_gated=gated)
+                made._replace(
+                    rules=rules, is_ending=namespace.is_ending, is_gated=gated, is_of_pod=of_pod
+                )
             )
         number = self.numbers[key]
         kind = self.kinds[number]
@@ -180,11 +183,14 @@ class _Reader:
         )
 
     def _find_owner(self, pod: Value, namespace: str) -> str:
-        """Return the owner as `Kind/name`: of the pods of a Job, the Job."""
-        for reference in map(as_mapping, as_list(get_value(pod, ("metadata", "ownerReferences")))):
-            if reference.get("controller") is True and reference.get("kind") == "Job":
-                return f"Job/{reference.get('name')}"
-        if not as_list(get_value(pod, ("metadata", "ownerReferences"))):
+        """Return the owner as `Kind/name`: of the pods of a Job, the Job.
+
+        A drain refuses a pod without a controller, whoever else owns it.
+        """
+        controller = _find_controller(pod)
+        if controller.get("kind") == "Job":
+            return f"Job/{controller.get('name')}"
+        if not controller:
             return f"Pod/{text_at(pod, 'metadata', 'name')}"
         return find_root_owner(namespace, read_metadata(pod)).partition("/")[2]
 
@@ -320,6 +326,12 @@ def _find_served(pod: Value, kind: PodKind, *, own: bool) -> Served:
     if get_value(pod, ("status", "extendedResourceClaimStatus")) is not None:
         return Served.DRIVER
     return Served.PLUGIN if kind.units else Served.NOBODY
+
+
+def _find_controller(pod: Value) -> Mapping[str, Value]:
+    """Return the reference to the controller of a pod; empty without one."""
+    owners = map(as_mapping, as_list(get_value(pod, ("metadata", "ownerReferences"))))
+    return next((each for each in owners if each.get("controller") is True), {})
 
 
 def _is_gated(pod: Value, namespace: AuditedNamespace) -> bool:

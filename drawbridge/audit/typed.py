@@ -245,10 +245,13 @@ def _resume(names: set[str], cluster: ModelCluster) -> None:
 def delete_pod(namespace: str, name: str) -> Typed:
     """Return the command that deletes a pod that nobody creates again."""
     full = f"{namespace}/Pod/{name}"
-    return Typed(
-        f"kubectl -n {shlex.quote(namespace)} delete pod {shlex.quote(name)} --ignore-not-found",
-        lambda cluster: cluster.delete(lambda pod: cluster.kinds[pod.kind].full_owner == full),
-    )
+
+    def play(cluster: ModelCluster) -> None:
+        kinds = {e for e in cluster.kinds_of(full) if cluster.kinds[e].is_bare}
+        cluster.delete(lambda pod: pod.kind in kinds)
+
+    where = f"kubectl -n {shlex.quote(namespace)}"
+    return Typed(f"{where} delete pod {shlex.quote(name)} --ignore-not-found", play)
 
 
 def delete_waiting(namespace: str, owner: str, selector: str) -> Typed:
@@ -269,7 +272,7 @@ def delete_all_waiting(
     owners = dict.fromkeys(
         (each.namespace, each.owner, find_selector(each))
         for each in kinds
-        if each.owner_kind != "Pod" and not each.is_gated
+        if not (each.is_bare or each.is_gated)
     )
     return [delete_waiting(*each) for each in owners if each[-1]]
 

@@ -132,7 +132,7 @@ def _find_ended(moved: Moved, node: str) -> Iterator[PodKind]:
     """Yield the kinds of the pods that the drain of a node ended, and that can come back."""
     for pod in moved.before.on_node(node):
         kind = moved.before.kinds[pod.kind]
-        if kind.owner_kind not in ("DaemonSet", "Pod") and kind.needs_devices:
+        if kind.owner_kind != "DaemonSet" and not kind.is_bare and kind.needs_devices:
             yield kind
 
 

@@ -297,6 +297,8 @@ class ModelCluster:
             self.lost[pod.kind] += 1
             why = "its namespace is being deleted" if kind.is_ending else "nobody creates it again"
             self._note(LOST, pod, why=why)
+            if kind.is_bare:
+                self._end_all(kind.full_owner, "the pods that it created end with it")
             return
         if kind.job is not None and counts:
             if not kind.job.ignores_evictions or not evicted:
@@ -316,10 +318,14 @@ class ModelCluster:
         if kind.job is not None and kind.job.by_index:
             self._failures[kind.full_owner] = 0
             return
-        for key in self.of_kinds(self.kinds_of(kind.full_owner)):
+        self._end_all(kind.full_owner, "its Job fails")
+
+    def _end_all(self, owner: str, why: str) -> None:
+        """End all pods of an owner that is gone."""
+        for key in self.of_kinds(self.kinds_of(owner)):
             other = self._remove(key)
             self.lost[other.kind] += 1
-            self._note(LOST, other, why="its Job fails")
+            self._note(LOST, other, why=why)
 
     # --- commands --------------------------------------------------------------------------------
 

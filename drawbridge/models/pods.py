@@ -30,7 +30,7 @@ class PodKind(NamedTuple):
     With `by_class`, a class serves the names that the pod asks for, where no plugin does; then
     `asked.devices` are those. `named_node` is that of a template with `nodeName`. `wanted` is what
     the owner asks for. In a namespace that is ending, nobody creates pods again. Gated pods get no
-    node.
+    node. A pod can be the owner of others, as the driver of Spark is, which creates them again.
     """
 
     namespace: str
@@ -47,6 +47,12 @@ class PodKind(NamedTuple):
     rollout: PodRollout | None = None
     is_ending: bool = False
     is_gated: bool = False
+    is_of_pod: bool = False
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether the pod has no owner that creates it again: then it stands for its owner."""
+        return self.owner_kind == "Pod" and not self.is_of_pod
 
     @property
     def owner_kind(self) -> str:

@@ -18,7 +18,7 @@ class Again(enum.Enum):
 
 def find_successor(kind: PodKind) -> Again:
     """Return what follows the end of a pod of a kind. Owners that nobody knows create it again."""
-    if kind.owner_kind == "Pod" or kind.is_ending:
+    if kind.is_bare or kind.is_ending:
         return Again.NEVER
     if kind.owner_kind in _SAME_NODE or kind.named_node:
         return Again.SAME_NODE
