@@ -2,9 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from drawbridge.models.budgets import Budget, index_budgets
 from drawbridge.models.pods import ModelPod, PodKind
+
+# Owners that the API server does not ask how many pods they want: they have no `scale`.
+_UNSCALED: Final = ("DaemonSet", "Job", "Pod")
 
 
 class BudgetedKinds:
@@ -17,12 +21,16 @@ class BudgetedKinds:
         self, kinds: Sequence[PodKind], budgets: Sequence[Budget], pods: Iterable[ModelPod]
     ) -> None:
         selects = index_budgets(budgets)
-        self._budgets = budgets
         self._of = [selects(kind.namespace, kind.labels) for kind in kinds]
         self._under: list[list[int]] = [[] for _ in budgets]
         for number, of in enumerate(self._of):
             for budget in of:
                 self._under[budget].append(number)
+        unscaled = {e for e, kind in enumerate(kinds) if _is_unscaled(kind)}
+        self._budgets = [
+            each._replace(fails=each.fails or (each.asks_owners and not unscaled.isdisjoint(under)))
+            for each, under in zip(budgets, self._under, strict=True)
+        ]
         self._wanted = self._count_wanted(kinds, pods)
         self.bound_kinds = [number for number in range(len(kinds)) if self._is_bound(number)]
 
@@ -56,3 +64,7 @@ class BudgetedKinds:
             if not self._budgets[budget].allows(self._wanted[budget], number):
                 return f"budget {self._budgets[budget].name}"
         return ""
+
+
+def _is_unscaled(kind: PodKind) -> bool:
+    return kind.owner_kind in _UNSCALED and not kind.is_bare

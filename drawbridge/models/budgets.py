@@ -19,7 +19,8 @@ class Budget(NamedTuple):
     """A PodDisruptionBudget: what it selects, and the least number of pods that must run.
 
     `match_labels` is None if the budget has no selector, and then it selects no pod. At most one of
-    `least` and `most_away` is set: a number, or a share with `%`.
+    `least` and `most_away` is set: a number, or a share with `%`. One that `fails` allows nothing,
+    because the API server cannot count what its pods are a share of.
     """
 
     name: str
@@ -28,6 +29,12 @@ class Budget(NamedTuple):
     requirements: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
     least: str = ""
     most_away: str = ""
+    fails: bool = False
+
+    @property
+    def asks_owners(self) -> bool:
+        """Whether it is about what the owners of its pods want, and not about a number of pods."""
+        return bool(self.most_away) or self.least.endswith("%")
 
     def selects(self, namespace: str, labels: Mapping[str, str]) -> bool:
         """Whether the budget is about a pod with these labels."""
@@ -46,7 +53,8 @@ class Budget(NamedTuple):
 
     def allows(self, wanted: int, running: int) -> bool:
         """Whether one of the running pods may be evicted; none, by a budget without a number."""
-        return bool(self.least or self.most_away) and running - 1 >= self.must_run(wanted)
+        is_counted = bool(self.least or self.most_away) and not self.fails
+        return is_counted and running - 1 >= self.must_run(wanted)
 
     def can_ever_allow(self, wanted: int) -> bool:
         """Whether a pod may be evicted while all others run."""
@@ -100,7 +108,12 @@ def read_budget(value: Value) -> Budget:
         requirements,
         "" if least is None else f"{least}",
         "" if most is None else f"{most}",
+        any(map(_tells_failure, as_list(get_value(value, ("status", "conditions"))))),
     )
+
+
+def _tells_failure(condition: Value) -> bool:
+    return as_mapping(condition).get("reason") == "SyncFailed"
 
 
 def _meets(text: str | None, how: str, values: Sequence[str]) -> bool:

@@ -2,7 +2,9 @@
 
 import pytest
 
+from drawbridge.models.budgeted_kinds import BudgetedKinds
 from drawbridge.models.budgets import Budget, index_budgets, read_budget
+from drawbridge.models.pods import AskedOfNode, PodKind
 from tests.tables import YamlValue
 
 APP = {"selector": {"matchLabels": {"app": "w"}}}
@@ -29,6 +31,37 @@ def test_a_budget_selects_and_allows_as_the_api_server_does(
     budget = read_budget({"metadata": {"name": "b", "namespace": "a"}, "spec": spec})
     assert budget.selects("a", {"app": "w"}) == selects
     assert budget.can_ever_allow(3) == allows
+
+
+@pytest.mark.parametrize(
+    ("owner", "rule", "allows"),
+    [
+        ("Deployment/w", {"maxUnavailable": 1}, True),
+        ("Job/w", {"maxUnavailable": 1}, False),
+        ("Job/w", {"minAvailable": "10%"}, False),
+        ("Job/w", {"minAvailable": 1}, True),
+        ("DaemonSet/w", {"maxUnavailable": "50%"}, False),
+        ("Pod/driver", {"maxUnavailable": 1}, False),
+    ],
+)
+def test_a_share_of_what_owners_want_is_counted_only_where_they_have_a_scale(
+    owner: str, rule: dict[str, YamlValue], *, allows: bool
+) -> None:
+    budget = read_budget({"metadata": {"name": "b", "namespace": "a"}, "spec": {**APP, **rule}})
+    asked = PodKind("a", owner, {"app": "w"}, AskedOfNode(), wanted=4, is_of_pod="driver" in owner)
+    other = PodKind("a", "Deployment/other", {"app": "w"}, AskedOfNode(), wanted=4)
+    budgeted = BudgetedKinds([asked, other], [budget], [])
+    refusing = [budgeted.find_refusing(kind, {0: 4, 1: 4}) for kind in (0, 1)]
+    assert refusing == (["", ""] if allows else ["budget b"] * 2)
+    assert budgeted.bound_kinds == ([] if allows else [0, 1])
+
+
+def test_a_budget_that_the_api_server_cannot_count_allows_nothing() -> None:
+    """Whether the owners of other APIs have a scale, only its status tells."""
+    failed = {"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed"}
+    spec = {**APP, "maxUnavailable": 1}
+    budget = read_budget({"spec": spec, "status": {"conditions": [failed]}})
+    assert not budget.can_ever_allow(3)
 
 
 BUDGETS = [
