@@ -26,7 +26,7 @@ from drawbridge.dra.classes import is_implicit_name
 from drawbridge.dra.nodes import Node
 from drawbridge.ledger.node_resources import allocatable_amounts, requested_amounts
 from drawbridge.ledger.pods import FINISHED, Pod, pod_reader
-from drawbridge.models.budgets import read_budget
+from drawbridge.models.budgets import Budget, read_budget
 from drawbridge.models.cluster import ClusterStart
 from drawbridge.models.nodes import ModelNode
 from drawbridge.models.pods import AskedOfNode, ModelPod, PodKind, Served
@@ -89,6 +89,7 @@ class _Reader:
     offered: frozenset[str]  # the resource names that any node offers
     allocated: AllocatedClaims
     find_devices: FindDevices
+    selecting: frozenset[str]  # the labels that budgets and rules of pods select by
     kinds: list[PodKind] = field(default_factory=list)
     numbers: dict[object, int] = field(default_factory=dict)
     requests: dict[object, dict[str, int]] = field(default_factory=dict)
@@ -108,9 +109,12 @@ class _Reader:
                 nodes=(translated.nodes & has) - self.nodes.dual,
                 moved_nodes=translated.moved_nodes & has,
             )
+        labels = as_mapping(get_value(pod, ("metadata", "labels")))
+        texts = {name: f"{text}" for name, text in labels.items()}
         key = (
             owner,
             namespace.name,
+            *map(texts.get, self.selecting),
             id(outcome),
             _freeze(asked),
             translated and _freeze(translated),
@@ -118,10 +122,8 @@ class _Reader:
             gated := _is_gated(pod, namespace),
             of_pod := _find_controller(pod).get("kind") == "Pod",
         )
-        labels = as_mapping(get_value(pod, ("metadata", "labels")))
         if key not in self.numbers:
             self.numbers[key] = len(self.kinds)
-            texts = {name: f"{text}" for name, text in labels.items()}
             made = self._make_kind(namespace.name, owner, texts, outcome, asked, translated)
             self.kinds.append(
                 made._replace(
@@ -245,6 +247,7 @@ def read_cluster(
 ) -> ClusterStart:
     """Return the cluster as it is, for the models."""
     nodes = [_read_node(node, group) for group in groups for node in group.nodes]
+    budgets = tuple(map(read_budget, objects.budgets))
     offered = frozenset(name for each in nodes for name in each.free)
     reader = _Reader(
         decider,
@@ -253,6 +256,7 @@ def read_cluster(
         offered,
         allocated,
         find_devices,
+        _find_selecting(objects.pods, budgets),
     )
     by_name = {each.name: each for each in objects.namespaces}
     pods, users = [], set[tuple[str, str]]()
@@ -270,11 +274,16 @@ def read_cluster(
         name = namespace_of(pod)
         suspended[reader.read(pod, by_name.get(name, AuditedNamespace(name))).kind] += number
     enforced = frozenset(e.name for e in objects.namespaces if e.mode is Mode.ENFORCE)
-    budgets = tuple(map(read_budget, objects.budgets))
     quotas = tuple(map(read_quota, objects.quotas))
     return ClusterStart(
         tuple(reader.kinds), tuple(pods), tuple(nodes), budgets, quotas, enforced, suspended
     )
+
+
+def _find_selecting(pods: Iterable[Value], budgets: Iterable[Budget]) -> frozenset[str]:
+    """Return the labels that select pods: a controller can give these to some of its pods."""
+    by_rules = (key for pod in pods for rule in read_rules(pod) for key, _ in rule.labels)
+    return frozenset(by_rules).union(*(each.keys for each in budgets))
 
 
 def _hold_for_others(nodes: Iterable[ModelNode], others: Mapping[str, Mapping[str, float]]) -> None:

@@ -32,6 +32,11 @@ class Budget(NamedTuple):
     fails: bool = False
 
     @property
+    def keys(self) -> set[str]:
+        """The labels that it selects by."""
+        return {*(self.match_labels or ()), *(key for key, *_ in self.requirements)}
+
+    @property
     def asks_owners(self) -> bool:
         """Whether it is about what the owners of its pods want, and not about a number of pods."""
         return bool(self.most_away) or self.least.endswith("%")
