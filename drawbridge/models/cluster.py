@@ -20,6 +20,7 @@ from drawbridge.models.scheduler import ChosenNode, SchedulerChoice, choose_node
 from drawbridge.models.shared import SharedKeys
 from drawbridge.models.spreading import PodNear, find_kept_apart
 from drawbridge.models.undecided import (
+    AlikeKinds,
     can_lose_devices,
     doubt_drained,
     find_never_evicted,
@@ -83,6 +84,7 @@ class ModelCluster:
         self._owned: dict[str, set[int]] = {}
         for number, kind in enumerate(self.kinds):
             self._owned.setdefault(kind.full_owner, set()).add(number)
+        self.alike = AlikeKinds(self.kinds)
         self._labels = {name: each.labels for name, each in self.nodes.items()}
         self.budgeted = BudgetedKinds(start.kinds, start.budgets, start.pods)
         for pod in start.pods:

@@ -150,7 +150,7 @@ def find_undecided(cluster: "ModelCluster") -> set[int]:
     loose = _find_room_of_others(cluster) if open_kinds or waiting else {}
     undecided = {*_find_fitting(cluster, waiting, loose)}
     most = max(map(len, open_kinds.values()), default=0)
-    rooms, kinds = dict[int, Mapping[Served, int]](), _Alike(cluster)
+    rooms, kinds = dict[int, Mapping[Served, int]](), cluster.alike
     for number, keys in open_kinds.items():
         kind = cluster.kinds[number]
         alike = kinds.find(number, translated=False)
@@ -175,7 +175,7 @@ def _find_room_of_others(
     """
     is_open = {name: e.is_ready and not e.is_cordoned for name, e in cluster.nodes.items()}
     empty = _loosen(cluster, (name for name in cluster.nodes if is_open[name]), replaced)
-    kinds = _Alike(cluster)
+    kinds = cluster.alike
     homes: dict[int, frozenset[str]] = {}
     for name in empty:
         kept = []
@@ -214,11 +214,11 @@ def _count_room(kind: PodKind, nodes: Mapping[str, ModelNode], served: Served, m
     return number
 
 
-class _Alike:
+class AlikeKinds:
     """Numbers what decides which nodes serve a pod: kinds that ask for the same have one number."""
 
-    def __init__(self, cluster: "ModelCluster") -> None:
-        self._cluster = cluster
+    def __init__(self, kinds: Sequence[PodKind]) -> None:
+        self._kinds = kinds
         self._by_kind: dict[tuple[int, bool], int] = {}
         self._numbers: dict[object, int] = {}
 
@@ -226,7 +226,7 @@ class _Alike:
         """Return the number for a kind, in the form in which its pod was created."""
         key = number, translated
         if key not in self._by_kind:
-            kind = self._cluster.kinds[number]
+            kind = self._kinds[number]
             asked = find_request(kind, translated=translated)
             parts = (frozenset(e.items()) for e in (asked.amounts, asked.devices, kind.units))
             same = (*parts, asked.nodes, asked.moved_nodes, kind.by_class, translated)
