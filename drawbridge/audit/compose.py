@@ -71,7 +71,10 @@ _SIMULATED: Final = (
     " budgets, quotas, Jobs, rollouts, required anti-affinity and topology spread; affinity to"
     " other pods, other volumes and preemption are not."
 )
-_OTHER_KINDS: Final = "Of kinds of workloads that it does not know, the audit sees the pods only."
+_OTHER_KINDS: Final = (
+    "Of kinds of workloads that it does not know, the audit sees the pods only, and takes it that"
+    " somebody creates these again."
+)
 
 
 class Future(NamedTuple):
