@@ -171,6 +171,8 @@ class UsageReconciler:
             live: Unstructured | None = stored.config_map
         else:
             live = await self._config_maps.read(name, self._namespace)
+            if live is not None and _is_behind(stored, live, book.day):
+                raise ApiError(409, "Conflict", f"another replica has written {name} meanwhile")
         config_map = await asyncio.to_thread(compose_config_map, book, live)
         await self._changes.settle(book.through)
         room = MAX_BYTES - len(config_map["data"][KEY].encode())
@@ -260,6 +262,17 @@ def _continue(
     unused = names.keys() - {each.owner for each in renamed}
     following = continue_book(before, observed.renamed(renamed) if renamed else observed, until)
     return following, unused
+
+
+def _is_behind(stored: _Stored | None, live: Unstructured, day: int) -> bool:
+    """Return whether a ConfigMap has a later book of a day than the one that is continued."""
+    try:
+        written = read_config_map(live)
+    except BookError:
+        return False
+    if written.day != day:
+        return False  # of 62 days ago
+    return stored is None or completeness(written) > completeness(stored.book)
 
 
 def _minutes(stored: _Stored) -> int:

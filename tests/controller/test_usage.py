@@ -434,25 +434,27 @@ def test_a_book_that_somebody_damaged_is_reported_and_replaced() -> None:
     assert read_config_map(cluster.config_maps.objects[key]).through == cluster.time - 3
 
 
-def test_a_book_of_62_days_ago_is_replaced() -> None:
+@pytest.mark.parametrize("since", [(61, 1), ()])
+def test_a_book_of_62_days_ago_is_replaced(since: tuple[int, ...]) -> None:
     cluster = Cluster()
     controller = Controller(cluster)
     controller.check()
     cluster.time += 60
     today = NOW // 86_400
-    for day in (today - 62, today - 61, today - 1):
+    days = [today - ago for ago in (62, *since)]
+    for day in days:
         config_map = compose_config_map(Book(day, day * 86_400, (day + 1) * 86_400), None)
         config_map["metadata"]["namespace"] = OWN
         cluster.config_maps.put(config_map)
     controller.write()
-    assert [book.day for book in cluster.books()] == [today - 61, today - 1, today]
+    assert [book.day for book in cluster.books()] == [*days[1:], today]
     cluster.time += 60
     Controller(cluster).check()
     following = Controller(cluster)
     following.check()
     cluster.time += 60
     following.write()
-    assert [book.day for book in cluster.books()] == [today - 61, today - 1, today]
+    assert [book.day for book in cluster.books()] == [*days[1:], today]
     assert cluster.books()[-1].through == cluster.time - 3
 
 
