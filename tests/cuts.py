@@ -19,13 +19,14 @@ TraceFunction: TypeAlias = Callable[[FrameType, str, Any], Any]
 class CutAt(Brief):
     """Cuts each computation at the same call of a function; what is not cut shorter is not cut.
 
-    With `lines`, each line and each return counts as well.
+    With `lines`, each line and each return counts as well. With a package, only its code counts.
     """
 
-    def __init__(self, calls: int, *, lines: bool = False) -> None:
+    def __init__(self, calls: int, *, lines: bool = False, package: str = "") -> None:
         super().__init__()
         self.calls = calls
         self._lines = lines
+        self._package = package
         self.cuts = 0
         # The calls and lines of the last computation.
         self.seen = 0
@@ -38,6 +39,8 @@ class CutAt(Brief):
         self.seen = 0
 
         def trace(frame: FrameType, _event: str, _argument: object) -> TraceFunction | None:
+            if not frame.f_globals.get("__name__", "").startswith(self._package):
+                return None
             self.seen += 1
             if self.seen > self.calls and frame.f_code is not _LOCKS and is_interruptible(frame):
                 raise CutShort
