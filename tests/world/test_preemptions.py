@@ -1,6 +1,8 @@
 """Which preemptions violate a budget, and which evictions a budget allows."""
 
-from collections.abc import Iterator, Mapping
+import asyncio
+import random
+from collections.abc import Iterable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import cast
 
@@ -17,13 +19,16 @@ from allocator.scheduler.protocol import (
 from allocator.state.records import Paired
 from drawbridge.dra.inventory import PoolID
 from drawbridge.ledger.holdings import Hold as LedgerHold
-from tests.cluster.fake.kinds import JSON
-from tests.world.budgets import find_violating, make_budget
+from tests.cluster.fake.kinds import JSON, named
+from tests.cluster.fake.store import Store
+from tests.virtual_time import run_virtually
+from tests.world.budget_events import evict, evict_until
+from tests.world.budgets import PLURAL, find_violating, make_budget, status_of
+from tests.world.network import Network
 from tests.world.nodes import Hold
 from tests.world.preemption_invariants import a_preemption_spares_whom_it_can
 from tests.world.preemptions import Answered, Held, read_available, read_held
-from tests.world.script import Event
-from tests.world.world import World, play
+from tests.world.world import World
 
 
 def make_pod(name: str, app: str, space: str = "default") -> JSON:
@@ -144,17 +149,63 @@ def test_what_another_pod_waits_for_stays_held_for_it(
     assert ("c" in held) == (kept != {"half-0"})
 
 
-def play_drains(seed: int) -> Mapping[str, int]:
-    script = (
-        *(Event(0.2, "create", 26) for _ in range(6)),
-        *(Event(4.0, "drain", number) for number in range(1024, 1030)),
-    )
-    outcome = play(seed, script)
-    assert not outcome.violation
-    return outcome.counted
+class Evicting:
+    """A world with one pod, and budgets that allow so many evictions."""
+
+    is_calm = False
+
+    def __init__(self, phase: str, budgets: Iterable[str], allowed: int) -> None:
+        self.network = Network(random.Random(0), Store())
+        self.network.open()
+        self.server = self.network.fronts[0].server
+        pod = {**PODS[0], "apiVersion": "v1", "kind": "Pod", "spec": {}}
+        self.server.put({**pod, "status": {"phase": phase}})
+        (self.pod,) = self.all("pods")
+        for name in budgets:
+            self.allow(name, allowed)
+
+    def all(self, plural: str) -> Sequence[JSON]:
+        """Return all objects of a kind."""
+        return self.network.store.listed(named(plural))
+
+    def allow(self, name: str, allowed: int) -> None:
+        """Write a budget with a status."""
+        budget = make_budget("default", name, 1)
+        self.server.put({**budget, "status": {"disruptionsAllowed": allowed}})
 
 
-def test_a_drain_evicts_whom_a_budget_lets_go() -> None:
-    played = [play_drains(seed) for seed in range(6)]
-    for end in ("allows", "refuses"):
-        assert any(f"eviction that a budget {end}" in counted for counted in played)
+@pytest.mark.parametrize(
+    ("phase", "budgets", "allowed", "goes"),
+    [
+        ("Running", (), 0, True),
+        ("Running", ("two",), 0, True),
+        ("Running", ("one",), 1, True),
+        ("Running", ("one",), 0, False),
+        ("Running", ("one", "all"), 1, False),
+        ("Pending", ("one",), 0, True),
+    ],
+)
+def test_a_pod_is_evicted_as_far_as_its_budget_allows_it(
+    phase: str, budgets: Sequence[str], allowed: int, *, goes: bool
+) -> None:
+    async def main() -> None:
+        world = Evicting(phase, budgets, allowed)
+        assert evict(cast("World", world), world.pod) is goes
+        assert bool(world.all("pods")) is not goes
+        charged = [set(status_of(each).get("disruptedPods") or ()) for each in world.all(PLURAL)]
+        assert charged == [{"p0"} if goes and allowed else set() for _ in budgets]
+
+    run_virtually(main)
+
+
+def test_a_drain_tries_again_whom_a_budget_refused() -> None:
+    async def main() -> None:
+        world = Evicting("Running", ["one"], 0)
+        evict_until(cast("World", world), [world.pod], 60.0)
+        await asyncio.sleep(20)
+        assert world.all("pods")
+        world.allow("one", 1)
+        await asyncio.sleep(20)
+        assert not world.all("pods")
+
+    run_virtually(main)
