@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class Played(NamedTuple):
-    """What a seed showed: a digest of its story, and the rows by number that it reached.
+    """What a seed showed: a digest of its story, and the names of the rows that it reached.
 
     Those that `differ` would have decided differently.
     """
@@ -41,8 +41,8 @@ class Played(NamedTuple):
     seed: int
     violation: str
     story: str
-    reached: frozenset[int]
-    differ: frozenset[int]
+    reached: frozenset[str]
+    differ: frozenset[str]
 
 
 def main() -> None:
@@ -53,7 +53,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=100, help="how many seeds")
     parser.add_argument("--most", type=int, default=20, help="seeds to play with each mistake")
     parser.add_argument("--jobs", type=int, default=1, help="how many processes play")
-    parser.add_argument("--notes", type=Path, help="a file that keeps what the seeds showed")
+    parser.add_argument("--notes", type=Path, help="keep here, or take from here, what seeds show")
     parser.add_argument("--play", type=int, nargs="+", help="play these seeds, as a part of a run")
     options = parser.parse_args()
     if options.play:
@@ -63,9 +63,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         tree = copy_tree(Path(folder))
         played = _note(tree, rows, options)
-        for number, row in enumerate(rows):
-            chosen = [each for each in played if number in each.differ][: options.most]
-            _print(row, number, played, [*_make(tree, row, chosen, options.jobs)])
+        for row in rows:
+            chosen = [each for each in played if row.name in each.differ][: options.most]
+            _print(row, played, [*_make(tree, row, chosen, options.jobs)])
 
 
 def list_rows(part: str = "") -> list[Mutation]:
@@ -75,13 +75,13 @@ def list_rows(part: str = "") -> list[Mutation]:
 
 
 def write_notes(files: Mapping[str, str], rows: Sequence[Mutation]) -> dict[str, str]:
-    """Return the files, by name, with the notes of these mistakes, by their numbers."""
+    """Return the files, by name, with the notes of these mistakes."""
     texts = {**files}
-    for number, row in enumerate(rows):
+    for row in rows:
         for note in row.noted:
             name = note.file or row.file
             assert texts[name].count(note.old) == 1, f"{row.name}: not once in {name}: {note.old}"
-            new = note.new.replace("noted(", f"noted({number}, ")
+            new = note.new.replace("noted(", f"noted({row.name!r}, ")
             texts[name] = texts[name].replace(note.old, new)
     return texts
 
@@ -152,14 +152,14 @@ class Recorder:
     """What the notes call: it returns their condition, and keeps which rows a seed reaches."""
 
     def __init__(self) -> None:
-        self.reached: set[int] = set()
-        self.differ: set[int] = set()
+        self.reached: set[str] = set()
+        self.differ: set[str] = set()
 
-    def __call__(self, number: int, condition: T) -> T:
+    def __call__(self, name: str, condition: T) -> T:
         """Note that the place of a mistake was reached, and whether it would decide differently."""
-        self.reached.add(number)
+        self.reached.add(name)
         if condition:
-            self.differ.add(number)
+            self.differ.add(name)
         return condition
 
 
@@ -175,11 +175,9 @@ def _play(seeds: Sequence[int]) -> None:
         print(json.dumps(told), flush=True)  # noqa: T201  # a command
 
 
-def _print(
-    row: Mutation, number: int, played: Sequence[Played], made: Sequence[tuple[Played, Played]]
-) -> None:
-    reached = sum(number in each.reached for each in played)
-    differ = sum(number in each.differ for each in played)
+def _print(row: Mutation, played: Sequence[Played], made: Sequence[tuple[Played, Played]]) -> None:
+    reached = sum(row.name in each.reached for each in played)
+    differ = sum(row.name in each.differ for each in played)
     others = sum(each.story != before.story for before, each in made)
     broken = [f"{each.seed} {each.violation[:70]}" for _, each in made if each.violation]
     print(  # noqa: T201  # a command

@@ -17,8 +17,8 @@ def test_notes_of_several_mistakes_are_in_one_text() -> None:
     texts = write_notes({"a.py": TEXT}, ROWS)
     assert list_files(ROWS) == {"a.py"}
     assert texts["a.py"].splitlines()[1:] == [
-        "    noted(1, False); d = 1",
-        "    return noted(0, not b) or c",
+        "    noted('b', False); d = 1",
+        "    return noted('a', not b) or c",
     ]
 
 
@@ -29,7 +29,7 @@ def test_a_note_tells_which_mistakes_were_reached_and_would_decide_differently()
     assert callable(function)
     with mock.patch.object(builtins, "noted", recorder, create=True):
         assert function(b=0, c=1)
-    assert (recorder.reached, recorder.differ) == ({0, 1}, {0})
+    assert (recorder.reached, recorder.differ) == ({"a", "b"}, {"a"})
 
 
 def test_the_notes_of_all_rows_can_be_written() -> None:
@@ -38,4 +38,4 @@ def test_the_notes_of_all_rows_can_be_written() -> None:
     texts = write_notes(files, rows)
     for name, text in texts.items():
         compile(text, name, "exec")
-    assert all(f"noted({number}, " in "".join(texts.values()) for number in range(len(rows)))
+    assert all(f"noted({row.name!r}, " in "".join(texts.values()) for row in rows)
