@@ -37,7 +37,8 @@ class FailureLog:
     A failure has a line if there was none of its kind in the last hour. Once it has lasted for a
     minute, it has one that is at least a warning. A `brief` one has none before that minute. All
     others have level debug; `failures` in a line counts those of its kind since the line before.
-    The end has a line, which is `end` with the seconds, if the failure had one.
+    The end has a line, which is `end` with the seconds, if the failure had one. An hour without a
+    failure is an end as well, without a line.
     """
 
     def __init__(
@@ -85,7 +86,8 @@ class FailureLog:
     ) -> None:
         """Log a failure of a kind; a bug with its stack."""
         now = self._now()
-        since = self._since = now if self._since is None else self._since
+        goes_on = any(now - each.failed < REPEAT_SECONDS for each in self._kinds.values())
+        since = self._since = self._since if self._since is not None and goes_on else now
         state = self._find(kind, now)
         state.failed, state.untold = now, state.untold + 1
         lasts, is_old = now - since >= LASTING_SECONDS, now - state.told >= REPEAT_SECONDS

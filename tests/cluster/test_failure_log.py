@@ -29,6 +29,10 @@ class Failing:
         self._caplog = caplog
         caplog.set_level(logging.INFO)
 
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass without a result."""
+        self._clock.time += seconds
+
     def play(self, seconds: int, result: Callable[[int], Exception | None]) -> list[str]:
         """Return the lines about so many results."""
         self._caplog.clear()
@@ -93,6 +97,18 @@ def test_the_end_of_a_failure_is_said_and_a_new_one_when_it_lasts(
 def test_a_failure_without_a_line_has_no_end(caplog: pytest.LogCaptureFixture) -> None:
     failing = Failing(caplog)
     assert failing.play(10, lambda at: CONFLICT if at < 5 else None) == []
+
+
+def test_a_failure_after_an_hour_without_one_has_just_begun(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Nobody tells the end where requests of others succeed all the same, or where a term ends."""
+    failing = Failing(caplog)
+    failing.play(1, lambda _: BUSY)
+    failing.pass_time(REPEAT_SECONDS)
+    assert failing.play(int(LASTING_SECONDS), lambda _: BUSY) == []
+    assert failing.play(1, lambda _: BUSY) == [f"WARNING it fails: {BUSY}"]
+    assert failing.play(1, lambda _: None) == ["INFO it works again after 61 s"]
 
 
 def test_names_of_objects_are_no_kinds_and_what_a_failure_is_about_is_one(
