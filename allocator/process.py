@@ -254,12 +254,15 @@ async def _create_caches(
     log = FailureLog(_LOG, "it is known after %.0f s what the API server serves")
     while not stop.is_requested:
         try:
-            return await AllocatorCaches.create(
+            caches = await AllocatorCaches.create(
                 session, namespace, limit, expects_groups=tries >= _TRIES
             )
         except ApiError as error:
             tries += bool(error.code)
             log.fail(error, "cannot find out what the API server serves: %s", error)
+        else:
+            log.succeed()
+            return caches
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), backoff.pause())
     return None

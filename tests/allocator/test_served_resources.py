@@ -1,6 +1,7 @@
 """A process starts again when the API server serves other resources than it has caches of."""
 
 import asyncio
+import logging
 import math
 from pathlib import Path
 from types import SimpleNamespace
@@ -55,3 +56,16 @@ async def test_groups_whose_server_is_away_stop_no_other_pod(
         assert "Coscheduling" in caplog.text
         api.heal()
         assert await find_what_is_served(session) == caches.served
+
+
+@pytest.mark.asyncio
+async def test_it_is_told_when_it_is_known_at_last_what_is_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(Backoff, "pause", lambda _self: 0.0)
+    async with FakeApi() as api, await Session.open(str(api.kubeconfig(tmp_path / "c"))) as session:
+        api.fail(403, times=1)
+        await _create_caches(session, "drawbridge-system", StopSignal())
+    text = "it is known after 0 s what the API server serves"
+    assert [each for each in caplog.messages if "API server serves" in each][1:] == [text]
