@@ -69,8 +69,9 @@ class JSONLineFormatter(logging.Formatter):
     def _knows_stack(self, record: logging.LogRecord, raised: _Raised) -> bool:
         """Whether a line of the last hour has it: each request of a tenant can end in one bug."""
         kind, _, trace = raised
-        *_, last = [(None, 0), *((at.f_code, line) for at, line in traceback.walk_tb(trace))]
-        key, now = (record.name, record.msg, kind, *last), self._now()
+        # A set, because a tenant decides how deep a document is.
+        lines = frozenset((at.f_code, line) for at, line in traceback.walk_tb(trace))
+        key, now = (record.name, record.msg, kind, lines), self._now()
         is_known = self._stacks.get(key, now) is not None
         if not is_known:
             self._stacks.put(key, value=True, until=now + _STACK_SECONDS)

@@ -33,6 +33,13 @@ def raise_other() -> None:
     raise KeyError("other")
 
 
+def raise_within(text: str, depth: int | None = None) -> None:
+    """Call `raise_bug` as deep as a document is."""
+    if depth != 0:
+        raise_within(text, (int(text) if depth is None else depth) - 1)
+    raise_bug(text)
+
+
 def test_a_stack_that_repeats_is_in_one_line_an_hour() -> None:
     kept_time = [1000.0]
     formatter = logs.JSONLineFormatter(lambda: kept_time[0])
@@ -40,19 +47,20 @@ def test_a_stack_that_repeats_is_in_one_line_an_hour() -> None:
     handler = logging.Handler()
     handler.emit = lambda record: lines.append(json.loads(formatter.format(record)))  # type: ignore[method-assign]
     log.addHandler(handler)
+    bugs = (raise_bug, raise_bug, lambda _: raise_other(), raise_within, raise_within)
     for passed in (0, 1, 2, 3600):
         kept_time[0] += passed
-        for number, raises in enumerate((raise_bug, raise_bug, lambda _: raise_other())):
+        for number, raises in enumerate(bugs):
             try:
                 raises(f"{number}")
             except KeyError:
                 log.exception("a request failed", extra={"fields": {"uid": f"{number}"}})
     log.removeHandler(handler)
-    assert [each["uid"] for each in lines] == ["0", "1", "2"] * 4
+    assert [each["uid"] for each in lines] == ["0", "1", "2", "3", "4"] * 4
     assert [each["stack"].startswith("Traceback") for each in lines] == [
-        *(True, False, True),
-        *[False] * 6,
-        *(True, False, True),
+        *(True, False, True, True, False),
+        *[False] * 10,
+        *(True, False, True, True, False),
     ]
     assert lines[1]["error"] == "KeyError: '1'"
 
