@@ -153,7 +153,7 @@ class ObjectIndex(Generic[T]):
         accounting: Accounting[T] | None = None,
     ) -> None:
         self._resource = resource
-        self._log = FailureLog(_LOG, "")  # of each writer or namespace, without an end
+        self._log = FailureLog(_LOG, "")  # of each writer, namespace or error, without an end
         self._accounting = accounting
         self._charged: dict[ObjectKey, tuple[str, int]] = {}
         # The writers of objects that are not kept whole, and what they would take.
@@ -371,7 +371,8 @@ class ObjectIndex(Generic[T]):
         if before is None or before[1] != error:
             name = "/".join(part for part in header.key if part)
             about = self._resource.kind, name, error
-            self._log.note(header.key[0], logging.WARNING, "cannot keep %s %s: %s", *about)
+            kind = header.metadata.namespace or error
+            self._log.note(kind, logging.WARNING, "cannot keep %s %s: %s", *about)
         self._undecodable[header.key] = header.identity, error
         self._note_change(header.metadata.resource_version)
 

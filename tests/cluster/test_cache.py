@@ -195,6 +195,21 @@ async def test_undecodable_objects_are_left_out_and_logged_once(
     assert "`data`" in line
 
 
+async def test_each_error_of_objects_without_a_namespace_is_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A driver whose slices cannot be read hides no other one."""
+    index = ObjectIndex[Text](CONFIG_MAPS, lambda raw: msgspec.json.decode(raw, type=Text))
+    for name, data in (("a-1", "1"), ("a-2", "1"), ("b", '{"v": 2}')):
+        metadata = f'{{"name": "{name}", "resourceVersion": "1"}}'
+        raw = f'{{"metadata": {metadata}, "data": {data}}}'.encode()
+        index.read(read_header(raw), raw)
+    assert [each.split(": ")[0] for each in caplog.messages] == [
+        "cannot keep ConfigMap a-1",
+        "cannot keep ConfigMap b",
+    ]
+
+
 async def test_a_text_that_only_the_api_server_reads_stops_neither_list_nor_watch(rig: Rig) -> None:
     odd = rb'{"metadata":{"name":"%b","resourceVersion":"%d"},"x":"\ud800","data":{"v":"\udc00"}}'
     page = b'{"kind":"ConfigMapList","metadata":{"resourceVersion":"100"},"items":[%b]}'
