@@ -31,6 +31,7 @@ from drawbridge.agreement.operation_codes import (
 )
 from drawbridge.agreement.refused_writes import describe_refused_write
 from drawbridge.api_error import ApiError
+from drawbridge.cluster.failure_log import FailureLog
 from drawbridge.finding import Finding
 from drawbridge.names import CA_SECRET
 from drawbridge.process import metrics
@@ -77,13 +78,18 @@ class CertificateReconciler:
         self._policy = policy
         self._outside = outside
         self._trusted_since: tuple[str, float] | None = None
+        # API servers whose clocks differ make it uncertain again and again.
+        end = "the time of the API server is certain after %.0f s"
+        self._log = FailureLog(_LOG, end, outside.elapsed)
 
     async def reconcile(self) -> None:
         """Take one step, and plan when to look again."""
         if not self._secret.is_time_certain():
-            log_event(_LOG, logging.WARNING, "the time of the API server is not certain yet")
+            text = "the time of the API server is not certain yet"
+            self._log.note("time", logging.WARNING, text)
             self._outside.wake_in(_UNCERTAIN_WAIT)
             return
+        self._log.succeed()
         configurations = self._find_configurations()
         reading = self._secret.reading
         remembered, now = self._secret.remembered, self._secret.now()

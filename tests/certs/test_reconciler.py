@@ -1,6 +1,7 @@
 """What the reconciler of the CA remembers from run to run."""
 
 import asyncio
+import logging
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -61,6 +62,24 @@ def test_a_ca_is_trusted_since_the_term_began(monkeypatch: pytest.MonkeyPatch) -
 
     asyncio.run(play())
     assert [each.injected_for for each in seen] == [0.0, 60.0, 0.0, 5.0]
+
+
+def test_a_time_that_is_not_certain_for_long_is_told_once_an_hour(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    seconds = [0.0]
+    _, outside = watch_decisions(monkeypatch, (0.0,))
+    outside = outside._replace(elapsed=lambda: seconds[0])
+    secret = make_secret(["a", "b"], day=82)
+    of_term = CertificateReconciler(secret, RotationPolicy(), outside)
+    for number in range(1, 2 * 3600 // 5 + 1):
+        secret.is_time_certain = lambda certain=number % 720 == 0: certain
+        asyncio.run(of_term.reconcile())
+        seconds[0] += 5.0
+    told = [each.levelname for each in caplog.records if "is not certain" in each.getMessage()]
+    assert told == ["WARNING"] * 2
+    assert caplog.messages.count("the time of the API server is certain after 3595 s") == 2
 
 
 # The error of the write, whether the bundle is injected all the same, and what is reported.
