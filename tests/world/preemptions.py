@@ -112,7 +112,8 @@ def read_available(parts: _Parts, pod: JSON) -> dict[str, Held]:
     """Return what is held, and what others with at least the priority of a pod wait for.
 
     They get the devices that victims were selected for. A claim that is being released anyway
-    counts for the one pod that was told to wait for it.
+    counts for the one pod that was told to wait for it. So does one that has a device that a pod
+    gets, also if it has more: until it is released, the allocator gives the rest to nobody.
     """
     held, records = read_held(parts), parts.state.decisions.state.records
     own, priority = pod["metadata"]["uid"], pod["spec"].get("priority", 0)
@@ -121,11 +122,20 @@ def read_available(parts: _Parts, pod: JSON) -> dict[str, Held]:
         if record.uid != own and record.paired and record.paired.priority >= priority:
             for uid in record.paired.claims & held.keys():
                 held[uid] = held[uid]._replace(consumers=nobody)
-    for kept in filter(None, (record.kept for record in records.having("kept"))):
-        if kept.uid != own and kept.priority >= priority:
-            for uid in kept.pending:
-                held.pop(uid, None)
-            held[kept.key] = Held(read_holds(kept.holds), nobody)
+    preemptors = filter(None, (record.kept for record in records.having("kept")))
+    others = [kept for kept in preemptors if kept.uid != own and kept.priority >= priority]
+    wanted = {hold.device for kept in others for hold in read_holds(kept.holds)}
+    staying = set[Device]()
+    for uid in held.keys() & {uid for kept in others for uid in kept.pending}:
+        if devices := {hold.device for hold in held[uid].holds} & wanted:
+            held[uid], staying = held[uid]._replace(consumers=nobody), staying | devices
+        else:
+            del held[uid]
+    for kept in others:
+        # Of the others, the ledger has what is kept by now beside the claims.
+        apart = {hold for hold in read_holds(kept.holds) if hold.device not in staying}
+        beside = {hold for hold in read_holds(kept.held) if hold.device in staying}
+        held[kept.key] = Held(frozenset(apart | beside), nobody)
     return held
 
 

@@ -18,6 +18,7 @@ from allocator.scheduler.protocol import (
 )
 from allocator.state.records import Paired
 from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.quantity import Quantity
 from drawbridge.ledger.holdings import Hold as LedgerHold
 from tests.cluster.fake.kinds import JSON, named
 from tests.cluster.fake.store import Store
@@ -103,9 +104,9 @@ def judge(answered: Answered) -> Iterator[str]:
     return a_preemption_spares_whom_it_can(cast("World", world))
 
 
-def make_parts(**records: JSON) -> _Parts:
+def make_parts(*holds: LedgerHold, **records: JSON) -> _Parts:
     """Return an allocator with one claim, and pods that preempt or wait for released devices."""
-    ledger = SimpleNamespace(devices=lambda: ("device",), holders=lambda _: {"c": (hold("whole"),)})
+    ledger = SimpleNamespace(devices=lambda: ("device",), holders=lambda _: {"c": holds})
     pods = SimpleNamespace(consumers=lambda _: ("consumer",))
     table = SimpleNamespace(having=lambda part: records.get(part, ()))
     decisions = SimpleNamespace(
@@ -117,6 +118,11 @@ def make_parts(**records: JSON) -> _Parts:
 
 def hold(device: str) -> LedgerHold:
     return LedgerHold(PoolID("d.io", "n1"), device)
+
+
+def share(name: str, amount: int) -> LedgerHold:
+    consumed = {"memory": Quantity.of(amount)}
+    return LedgerHold(PoolID("d.io", "n2"), "gpu-1", share=name, shared=True, consumed=consumed)
 
 
 def test_a_claim_is_kept_by_its_consumers_and_by_pods_that_are_promised_it() -> None:
@@ -138,15 +144,34 @@ def test_a_claim_is_kept_by_its_consumers_and_by_pods_that_are_promised_it() -> 
 def test_what_another_pod_waits_for_stays_held_for_it(
     uid: str, priority: int, part: str, kept: set[str]
 ) -> None:
-    preemptor = SimpleNamespace(
-        uid=uid, priority=priority, pending={"c"}, key=f"kept for {uid}", holds=[hold("half-0")]
-    )
+    preemptor = make_preemptor(uid, priority, [hold("half-0")])
     waits = {"kept": preemptor, "paired": Paired(priority, frozenset({"c"}))}
-    parts = make_parts(**{part: [SimpleNamespace(uid=uid, **{part: waits[part]})]})
+    parts = make_parts(hold("whole"), **{part: [SimpleNamespace(uid=uid, **{part: waits[part]})]})
     pod = {"metadata": {"uid": "own"}, "spec": {"priority": 100}}
     held = read_available(parts, pod)
     assert {h.device[1] for each in held.values() if not each.consumers for h in each.holds} == kept
     assert ("c" in held) == (kept != {"half-0"})
+
+
+def make_preemptor(
+    uid: str, priority: int, holds: Sequence[LedgerHold], held: Sequence[LedgerHold] = ()
+) -> SimpleNamespace:
+    key, pending = f"kept for {uid}", {"c"}
+    return SimpleNamespace(
+        uid=uid, priority=priority, pending=pending, key=key, holds=holds, held=held
+    )
+
+
+def test_the_rest_of_a_claim_that_another_pod_waits_for_stays_held() -> None:
+    of_claim = (share("a", 1), share("b", 2))
+    kept = make_preemptor("other", 100, [share("c", 2), hold("whole")], [share("c", 1)])
+    pod = {"metadata": {"uid": "own"}, "spec": {"priority": 100}}
+    parts = make_parts(*of_claim, kept=[SimpleNamespace(uid="other", kept=kept)])
+    gpu = ("n2", "gpu-1")
+    assert read_available(parts, pod) == {
+        "c": Held(frozenset({Hold(gpu, "a", 1), Hold(gpu, "b", 2)}), frozenset()),
+        kept.key: Held(frozenset({Hold(gpu, "c", 1), Hold(("n1", "whole"), "", 1)}), frozenset()),
+    }
 
 
 class Evicting:
