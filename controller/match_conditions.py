@@ -4,6 +4,7 @@ Also sets failurePolicy Fail on the guard once that can deny no pod by mistake.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Final, NamedTuple
 
 from controller.field_ownership import release_fields
@@ -69,14 +70,15 @@ class MatchConditionReconciler:
         if (judge := self._live.read_validating(JUDGE_CONFIGURATION)) is not None:
             registered[GUARD_KIND, JUDGE_CONFIGURATION] = judge  # not every installation has it
         self._report(registered, configuration)
-        changes = plan_applies(mutating, validating, configuration, guard_served=served)
         latest = {KIND: mutating, GUARD_KIND: validating}
-        for change in changes:
+        plan = partial(plan_applies, configuration=configuration, guard_served=served)
+        for change in plan(mutating, validating):
             latest[change["kind"]] = await self._stores[change["kind"]].apply(change)
             self._reporter.count(NAME, "applied")
-        # Only now: while the conditions change, ownership removes those of the transition. An
-        # administrator can apply the manifests again at once, and must not have a conflict.
-        await self._released.process_each(latest, release)
+        if not plan(*latest.values()):
+            # Only now: while the conditions change, ownership removes those of the transition. An
+            # administrator can apply the manifests again at once, and must not have a conflict.
+            await self._released.process_each(latest, release)
 
     def _report(
         self,

@@ -3,7 +3,7 @@
 import pytest
 
 from controller.protocols import Unstructured
-from drawbridge.agreement.match_conditions import GUARD_KIND, KIND
+from drawbridge.agreement.match_conditions import GUARD_KIND, KIND, TRANSITION_NAME
 from drawbridge.api_error import ApiError
 from drawbridge.names import WEBHOOK_CONFIGURATION
 from tests.controller.test_match_conditions import Scene, asks
@@ -23,6 +23,23 @@ def test_the_ownership_of_the_fields_is_released_as_soon_as_they_are_written() -
     scene.reconcile()
     assert scene.applied == [f"apply {KIND}", f"merge {KIND}"]
     assert scene.written["metadata"]["managedFields"] == MANAGERS[:1]
+
+
+def test_conditions_that_an_apply_does_not_remove_stay_owned() -> None:
+    """Each run would write twice, and begin the next one."""
+    scene = Scene()
+    left = {"name": TRANSITION_NAME, "expression": "true"}
+
+    def keep(applied: Unstructured) -> Unstructured:
+        for each in applied["webhooks"]:
+            each["matchConditions"] = [*each.get("matchConditions", ()), left]
+        return own(applied)
+
+    scene.stores[KIND].admit = keep
+    for _ in range(2):
+        scene.reconcile()
+        assert f"apply {KIND}" in scene.applied
+        assert f"merge {KIND}" not in scene.applied
 
 
 def test_ownership_of_fields_that_changed_meanwhile_is_released_later() -> None:
