@@ -46,7 +46,7 @@ RESTORED = (
     Event(8.0, "back up", 0),
     *(Event(0.1, "finish", number) for number in range(4)),
     *(Event(0.1, "create native", 0) for _ in range(4)),
-    Event(2.5, "restore", 0),
+    Event(2.0, "restore", 0),
     Event(10.0, "create native", 0),
 )
 DECIDED_BEFORE = "allocation of others that was decided before a restore"
