@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from drawbridge.cluster.store import CachedObject
 from drawbridge.names import USAGE_CONFIG_MAP_PREFIX
-from drawbridge.usage.book import Book, BookError
+from drawbridge.usage.book import Book, BookError, BookRow
 from drawbridge.usage.stored_books import read_config_map
 from tests.cluster.fake.kinds import JSON, Kind, named
 from tests.cluster.fake.store import Change
@@ -192,9 +192,9 @@ def _compare(
         yield f"the book of day {before.day} until {before.through} is lost"
         return
     for account, row in before.rows.items() if not takes_back else ():
-        now = after.rows.get(account)
-        used = now.used.devices + now.used.unknown if now is not None else Fraction(0)
-        if used < row.used.devices + row.used.unknown:
+        was, now = row.used, after.rows.get(account, BookRow()).used
+        # A share counts as unknown until its device is described, and then as a part of it.
+        if now.devices < was.devices or (now.unknown < was.unknown and now.devices == was.devices):
             yield f"{'/'.join(account)} has used less than before in the book of day {after.day}"
 
 

@@ -26,8 +26,8 @@ DAY = int(clock.START) // 86_400
 ACCOUNT = Account("default", "gpu", "Pod/p")
 
 
-def make_book(start: int, through: int, used: int, day: int = DAY) -> JSON:
-    began, row = day * 86_400, BookRow(UsedAmount(Fraction(used)))
+def make_book(start: int, through: int, used: int, day: int = DAY, unknown: int = 0) -> JSON:
+    began, row = day * 86_400, BookRow(UsedAmount(Fraction(used), Fraction(unknown)))
     book = Book(day, began + start, began + through, (), {ACCOUNT: row})
     config_map = compose_config_map(book, None)
     return {**config_map, "metadata": {**config_map["metadata"], "namespace": "drawbridge-system"}}
@@ -40,6 +40,8 @@ def make_book(start: int, through: int, used: int, day: int = DAY) -> JSON:
         (make_book(0, 60, 60), make_book(0, 120, 120), (), ""),
         (make_book(0, 60, 60), make_book(0, 120, 59), (), "has used less"),
         (make_book(0, 60, 60), make_book(0, 120, 59), ("skew",), ""),
+        (make_book(0, 60, 60, unknown=9), make_book(0, 120, 63), (), ""),
+        (make_book(0, 60, 60, unknown=9), make_book(0, 120, 60), (), "has used less"),
         (make_book(0, 60, 60), make_book(10, 120, 120), ("skew",), "is lost"),
         (make_book(0, 60, 60), make_book(0, 30, 60), (), "is lost"),
         (make_book(0, 60, 60), make_book(0, 120, -1), ("skew",), "is gone"),
