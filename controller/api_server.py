@@ -86,8 +86,9 @@ class ResultReporter:
     def report(self, reconciler: str, error: Exception | None) -> None:
         """Count a run and log its failure; only an unexpected error has a stack."""
         metrics.CONTROLLER_STEPS.labels(reconciler, "failed" if error else "done").inc()
-        end = f"reconciliation of {reconciler} succeeds again after %.0f s"
-        log = self._logs.setdefault(reconciler, FailureLog(_LOG, end, self._now))
+        if (log := self._logs.get(reconciler)) is None:
+            end = f"reconciliation of {reconciler} succeeds again after %.0f s"
+            log = self._logs[reconciler] = FailureLog(_LOG, end, self._now)
         text = "reconciliation failed and will be retried"
         if error is None:
             log.succeed()
