@@ -2,13 +2,9 @@
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Final
 
 from controller.protocols import ObjectReference, Reporter
-from drawbridge.finding import Finding, Severity
-
-# The API server deletes an Event after an hour, and nobody reads the log of another day.
-REPEAT_SECONDS: Final = 3600.0
+from drawbridge.finding import REPEAT_SECONDS, Finding, Severity
 
 
 class NewFindings:

@@ -10,6 +10,10 @@ from typing import Final
 
 import msgspec
 
+# What lasts is told again: the API server deletes an Event after an hour, and nobody reads the log
+# of another day.
+REPEAT_SECONDS: Final = 3600.0
+
 
 class Severity(enum.StrEnum):
     """The severity of a finding. Info never changes an exit code."""

@@ -16,15 +16,13 @@ from drawbridge.cluster.events import EventRecorder
 from drawbridge.config.model import Configuration
 from drawbridge.config.policy import apply_policies
 from drawbridge.dra.claim import CLAIM
-from drawbridge.finding import Finding
+from drawbridge.finding import REPEAT_SECONDS, Finding
 from drawbridge.ledger.codes import DEVICE_HELD_TWICE
 from drawbridge.process import metrics
 from drawbridge.process.logs import log_finding
 
 _LOG: Final = logging.getLogger("allocator.writes.reports")
 _MAX_REPORTED: Final = 4096
-# The API server deletes an Event after an hour.
-REPEAT_SECONDS: Final = 3600.0
 
 
 class ReportWriter:

@@ -13,10 +13,10 @@ from typing import Final
 
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.errors import NotLeadingError, UnreachableError
+from drawbridge.finding import REPEAT_SECONDS
 
 # What lasts for this time does not end by itself.
 LASTING_SECONDS: Final = 60.0
-REPEAT_SECONDS: Final = 3600.0
 # Others choose codes and reasons. Beyond, all further kinds are one.
 MAX_KINDS: Final = 8
 _OTHER: Final = "other"

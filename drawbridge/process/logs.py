@@ -22,7 +22,7 @@ import msgspec
 from aiohttp.http_exceptions import HttpProcessingError
 
 from drawbridge.bounded_cache import BoundedCache
-from drawbridge.finding import Finding
+from drawbridge.finding import REPEAT_SECONDS, Finding
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 # JSON escapes C0 control characters only. Names from users may contain other characters that move
@@ -37,7 +37,6 @@ _MAX_TEXT: Final = 4096
 _MAX_STACK: Final = 16384
 _MAX_ITEMS: Final = 64
 _MAX_STACKS: Final = 256
-_STACK_SECONDS: Final = 3600.0
 _KNOWN_STACK: Final = "as in a line of the last hour"
 FLUSH_DELAY: Final = 0.1  # seconds that a buffered line may wait
 _MAX_BUFFERED: Final = 256
@@ -74,7 +73,7 @@ class JSONLineFormatter(logging.Formatter):
         key, now = (record.name, record.msg, kind, lines), self._now()
         is_known = self._stacks.get(key, now) is not None
         if not is_known:
-            self._stacks.put(key, value=True, until=now + _STACK_SECONDS)
+            self._stacks.put(key, value=True, until=now + REPEAT_SECONDS)
         return is_known
 
 

@@ -7,11 +7,11 @@ import pytest
 
 from allocator.scheduler.protocol import SchedulingPod
 from allocator.state.reports import ClaimFinding, EndedHold, HoldEnd
-from allocator.writes.reports import REPEAT_SECONDS, ReportWriter
+from allocator.writes.reports import ReportWriter
 from drawbridge.agreement.allocator_codes import DEVICES_MAY_BE_IN_USE
 from drawbridge.cluster.events import EventRecorder
 from drawbridge.config.model import Configuration
-from drawbridge.finding import Code, Finding
+from drawbridge.finding import REPEAT_SECONDS, Code, Finding
 from drawbridge.ledger.codes import DEVICE_HELD_TWICE
 from tests.allocator.test_live_state import OURS, THEIRS
 

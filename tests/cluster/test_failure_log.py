@@ -7,7 +7,8 @@ import pytest
 
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.errors import NotLeadingError, UnreachableError
-from drawbridge.cluster.failure_log import LASTING_SECONDS, MAX_KINDS, REPEAT_SECONDS, FailureLog
+from drawbridge.cluster.failure_log import LASTING_SECONDS, MAX_KINDS, FailureLog
+from drawbridge.finding import REPEAT_SECONDS
 from tests.cluster.clocks import Clock
 
 _LOG = logging.getLogger("tests.failures")

@@ -1,8 +1,9 @@
 """A finding is told when it comes, after it has gone, and each hour while it lasts."""
 
-from controller.new_findings import REPEAT_SECONDS, NewFindings
+from controller.new_findings import NewFindings
 from controller.protocols import ObjectReference
 from drawbridge.agreement.operation_codes import DUAL_NODES, QUOTA_MIRRORED
+from drawbridge.finding import REPEAT_SECONDS
 from drawbridge.report.codes import CLAIM_PENDING
 from tests.controller.harness import FakeReporter
 
