@@ -136,9 +136,8 @@ class GroupPreemption:
         self, request: PreemptRequest, question: GroupQuestion, own: PodRequest
     ) -> VictimSearch:
         """Return what is released without pods; what is kept for members counts as free."""
-        preemptors = map(self._preemptors.find, question.members)
-        kept = [each.key for each in preemptors if each]
-        return self._preemption.make_search(request, self._requests.search(own), kept)
+        search = self._requests.search(own)
+        return self._preemption.make_search(request, search, question.members)
 
     def _current_search(
         self,
@@ -172,8 +171,7 @@ class GroupPreemption:
         def ask(of_node: Question) -> Solution | None:
             removed, node, claims = of_node
             victims.begin((node,))
-            released = victims.released_without(removed) & self._claims_on(node)
-            view = self._state.ledger.view_without(released)
+            view = victims.view((node,), victims.released_without(removed))
             asked = ask_in(self._state, view, self._basis.out_of_time)
             solution = search.cuts.ask(asked, node, claims)
             if solution is None or room.fits(claims, solution):
@@ -234,7 +232,7 @@ class GroupPreemption:
     ) -> None:
         """Keep for each member what it gets when the victims are gone; once what several share."""
         chosen, kept = search.chosen or ChosenVictims(), set[str]()
-        released = victims.released_without(chosen.uids) - victims.released_without(())
+        released = victims.released_without(chosen.uids)
         for member, fitting in assigned:
             solved = zip(
                 map(uid_of, member.search.unallocated),
@@ -246,12 +244,13 @@ class GroupPreemption:
                 continue
             kept.update(own)
             evicted = chosen.pods.get(fitting.name, ())
-            claims = released & self._claims_on(fitting.name) if evicted else frozenset()
+            holds = tuple(hold for each in own.values() for hold in read_holds(each))
+            claims = victims.waits_for(released & self._claims_on(fitting.name), holds)
             devices = DeviceVictims(
                 node=fitting.name,
                 pods=tuple(pod.uid for pod in evicted),
                 claims=tuple(sorted(claims)),
-                holds=tuple(hold for each in own.values() for hold in read_holds(each)),
+                holds=holds,
             )
             self._preemptors.begin(member.search, devices, now)
 

@@ -17,6 +17,7 @@ from allocator.decisions.pod_requests import (
     describe_pod,
 )
 from allocator.decisions.shortlist import NodeSearch, find_nodes
+from allocator.state.expected import expected_by_others
 from allocator.state.preemptors import MAX_PREEMPTORS
 from allocator.state.records import DeviceVictims, PodRequest
 from drawbridge.brief import USUAL_SECONDS
@@ -71,9 +72,9 @@ class PlannedHolds:
         search = self._make_search(pod, node)
         if search is None or self._basis.quotas.find_reason(search) is not None:
             return
-        promised = self._preemptors.promised_to_others(search.pod)
-        claims = self._find_claims(node, hold).difference(promised)
-        view = self._state.ledger.view_without(claims)
+        others = expected_by_others(self._state, (hold.uid,), search.pod.priority)
+        claims = self._find_claims(node, hold) - others.promised
+        view = self._state.ledger.view_without(claims | others.keys, others.holds)
         fitting = find_nodes(search, self._state, view).fitting
         solution = fitting[0].solution if fitting else None
         if solution is None or len(self._preemptors) >= MAX_PREEMPTORS:

@@ -29,8 +29,15 @@ from allocator.decisions.victims import (
     VictimSearch,
 )
 from allocator.scheduler.protocol import PreemptReply, PreemptRequest, shorten_message
+from allocator.state.expected import expected_by_others
 from allocator.state.preemptors import MAX_PREEMPTORS
-from allocator.state.records import DeviceVictims, PodReservation, Preemptor, Record
+from allocator.state.records import (
+    DeviceVictims,
+    PodReservation,
+    Preemptor,
+    Record,
+    key_of,
+)
 from allocator.state.releases import waits_for
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.bounded_cache import BoundedCache
@@ -199,7 +206,7 @@ class DevicePreemption:
             own = self._preemptors.find_for_same_claim(search)
         if own is not None:
             return waits_for(len(own.holds), own.node)
-        pairing = self._releases.pair(search, self._preemptors.promised_to_others(pod))
+        pairing = self._releases.pair(search)
         if pairing is None:
             return None
         lower = self._preemptors.lower_than(pod.priority)
@@ -233,7 +240,7 @@ class DevicePreemption:
         nodes = request.nodes or ()
         first = next(self._attempts) % max(len(nodes), 1)
         ordered = (*nodes[first:], *nodes[:first])
-        victim_search = self.make_search(request, search, free)
+        victim_search = self.make_search(request, search, (search.pod.uid,), free)
         victims = victim_search.choose(ordered)
         if victims is None:
             return _refuse(priority, victim_search.exceeding, unfinished=search.out_of_time())
@@ -249,26 +256,29 @@ class DevicePreemption:
         return PreemptReply(node=victims.node, victims=victims.pods, violations=victims.violations)
 
     def make_search(
-        self, request: PreemptRequest, search: NodeSearch, more: Collection[str]
+        self,
+        request: PreemptRequest,
+        search: NodeSearch,
+        own: Collection[str],
+        more: Collection[str] = (),
     ) -> VictimSearch:
-        """Return the search for victims of a pod; `more` claims count as released."""
-        pod, own = search.pod, self._preemptors.find(search.pod.uid)
-        promised = self._preemptors.promised_to_others(pod)
-        kept = (*self._preemptors.lower_than(pod.priority), *([own] if own else ()))
-        replaced, taken = self._preemptors.replaced_for_others(pod)
-        free = {
-            *self._releases.unpaired(pod.priority).union(more).difference(promised),
-            *replaced,
-            *(each.key for each in kept),
-        }
+        """Return the search for victims of the `own` pods; `more` claims count as released.
+
+        What others wait for counts as released too, and they have what they get of it.
+        """
+        priority = search.pod.priority
+        others = expected_by_others(self._state, own, priority)
+        lower = (each.key for each in self._preemptors.lower_than(priority))
+        keys = (*others.keys, *lower, *map(key_of, own))
+        free = {*self._state.pods.releasing, *others.claims, *keys, *more} - others.promised
         return VictimSearch(
             self._basis,
             self._reprieves,
             search=search,
             gone=GoneClaims(self._state, request),
             free=free,
-            promised=promised,
-            taken=taken,
+            promised=others.promised,
+            taken=others.holds,
         )
 
 

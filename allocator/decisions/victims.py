@@ -5,7 +5,7 @@ priority first those whose eviction loses most work. A claim is released only wh
 are removed or gone.
 """
 
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
@@ -18,9 +18,8 @@ from allocator.scheduler.protocol import PotentialVictim, PreemptionNode
 from allocator.state.records import DeviceVictims
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.inventory import PoolID
-from drawbridge.ledger.holdings import DeviceID, Hold, read_holds
+from drawbridge.ledger.holdings import Hold, read_holds
 from drawbridge.ledger.ledger import uid_of
-from drawbridge.ledger.pool_use import replace_uses, with_devices_held
 from drawbridge.ledger.victims import (
     NodeVictims,
     choose_victims,
@@ -28,6 +27,7 @@ from drawbridge.ledger.victims import (
     search_fewest,
 )
 from drawbridge.solver.reasons import Reason
+from drawbridge.solver.world import View
 
 # A node has tens of devices; a request with more pods is no reason for more work.
 MAX_PODS_PER_NODE: Final = 256
@@ -40,7 +40,7 @@ class _Reprieve(msgspec.Struct, frozen=True):
     pods: tuple[PotentialVictim, ...]
     free: frozenset[str]
     unusable: frozenset[str]
-    taken: frozenset[DeviceID]
+    taken: tuple[Hold, ...]
     answers: tuple[bool, ...] = ()
 
     def has_same_question(self, other: "_Reprieve") -> bool:
@@ -59,7 +59,7 @@ class VictimSearch:
 
     `free` are claims, and keys of kept devices, that count as released already, and so do those
     whose pods are `gone`.
-    `promised` are claims that other pods wait for, and `taken` are devices that they get.
+    Other pods get the `promised` claims, and beside these what is `taken`.
     `reprieves` are the searches that ended because of the time: they continue there.
     """
 
@@ -72,7 +72,7 @@ class VictimSearch:
         gone: GoneClaims,
         free: Collection[str],
         promised: Collection[str],
-        taken: Mapping[PoolID, Collection[str]],
+        taken: Iterable[Hold],
     ) -> None:
         self._state, self._reserved, self._lost_work = basis.state, basis.reserved, basis.lost_work
         self._users = basis.reserved.users()
@@ -80,7 +80,9 @@ class VictimSearch:
         self._gone, self._free, self._promised = gone, frozenset(free), frozenset(promised)
         self._begun: set[str] = set()  # the nodes whose gone claims are in `_free`
         self._unusable = self._promised.union(map(uid_of, search.claims))
-        self._taken = taken
+        self._taken: dict[PoolID, list[Hold]] = {}
+        for hold in taken:
+            self._taken.setdefault(hold.pool, []).append(hold)
         self._reprieves = reprieves
         # The quotas that the pod would exceed with what victims release.
         self.exceeding: list[Reason] = []
@@ -178,9 +180,7 @@ class VictimSearch:
         state = self._state
         pools = state.planner.pools_for(node)
         local = {uid for pool in pools for uid in state.ledger.claims_in(pool)}
-        taken = frozenset(
-            DeviceID(pool, name) for pool in pools for name in self._taken.get(pool, ())
-        )
+        taken = tuple(self._taken_in(pools))
         now = _Reprieve(state.epoch(), pods, self._free & local, self._unusable & local, taken)
         before = self._reprieves.get(self._key(node))
         changed = state.changes.changed_since(before.change) if before else None
@@ -220,23 +220,35 @@ class VictimSearch:
             return None
         allocations = fitting.solution.allocations if fitting.solution else ()
         holds = tuple(hold for allocation in allocations for hold in read_holds(allocation))
-        of_victims = released - self._free
-        claims = of_victims.union(*(released.intersection(self._holders(h)) for h in holds))
-        ledger = self._state.ledger
         return DeviceVictims(
             node=best.node,
             pods=pods,
-            claims=tuple(sorted(uid for uid in claims if uid in ledger.claims)),
+            claims=tuple(sorted(self.waits_for(released, holds))),
             holds=holds,
             violations=best.violations,
             required=len(best.pods) > len(pods),
         )
 
+    def waits_for(self, released: frozenset[str], holds: Iterable[Hold]) -> set[str]:
+        """Return which of the claims must be released before the pod has what it gets then."""
+        claims = {uid for hold in holds for uid in self._holders(hold) if uid in released}
+        return {uid for uid in claims | (released - self._free) if uid in self._state.ledger.claims}
+
+    def view(self, nodes: Iterable[str], released: frozenset[str]) -> View:
+        """Return what is used of some nodes when claims are released, and others have theirs."""
+        ledger, pools_for = self._state.ledger, self._state.planner.pools_for
+        pools = dict.fromkeys(pool for node in nodes for pool in pools_for(node))
+        local = frozenset[str]().union(*map(ledger.claims_in, pools))
+        return ledger.view_without(released & local, self._taken_in(pools))
+
+    def _taken_in(self, pools: Iterable[PoolID]) -> Iterator[Hold]:
+        return (hold for pool in pools for hold in self._taken.get(pool, ()))
+
     def _holders(self, hold: Hold) -> Collection[str]:
         return self._state.ledger.holders(hold.device_id).keys()
 
     def _fitting(
-        self, nodes: Iterable[str], released: Collection[str], *, in_time: bool = True
+        self, nodes: Iterable[str], released: frozenset[str], *, in_time: bool = True
     ) -> Mapping[str, FittingNode]:
         """Return the nodes on which the pod fits when claims are released.
 
@@ -244,12 +256,7 @@ class VictimSearch:
         """
         search = replace(self._search, only=frozenset(nodes), limit=0)
         search = search if in_time else replace(search, out_of_time=never)
-        view = self._state.ledger.view_without(released)
-        uses = {
-            pool: with_devices_held(view.use(pool), names) for pool, names in self._taken.items()
-        }
-        view = replace_uses(view, uses)
-        shortlist = find_nodes(search, self._state, view)
+        shortlist = find_nodes(search, self._state, self.view(search.only or (), released))
         self.exceeding = self.exceeding or shortlist.exceeding
         return {each.name: each for each in shortlist.fitting}
 

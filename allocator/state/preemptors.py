@@ -17,7 +17,6 @@ from typing import Final
 import msgspec
 
 from allocator.decisions.shortlist import NodeSearch, is_open
-from allocator.scheduler.protocol import SchedulingPod
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.kept_counters import keep_counters
 from allocator.state.kept_shares import find_kept, find_missing
@@ -182,36 +181,6 @@ class Preemptors:
         """Whether a pod must go for one that preempts."""
         return any(pod_uid in each.victims for each in self._all())
 
-    def promised_to_others(self, pod: SchedulingPod) -> frozenset[str]:
-        """Return the claims that other pods of at least the same priority wait for."""
-        return frozenset().union(*(each.pending for each in self._others(pod)))
-
-    def replaced_for_others(
-        self, own: SchedulingPod
-    ) -> tuple[frozenset[str], Mapping[PoolID, Collection[str]]]:
-        """Return what others wait for and do not get, and what they get instead.
-
-        A partition of a GPU can take the place of another one. Members of a gang wait for the same
-        claims, and each gets a part of the devices.
-        """
-        others = self._others(own)
-        devices: dict[PoolID, set[str]] = {}
-        partly = list[str]()
-        for pod in others:
-            wanted = {hold.device_id for hold in pod.holds}
-            # What is kept for it by now is in the ledger, also how much of a shared device.
-            kept = {hold.device_id for hold in pod.held}
-            if not kept <= wanted:
-                # What is kept of counters is a part of what the devices consume.
-                partly.append(pod.key)
-                kept.clear()
-            for device in wanted.difference(kept, *map(self._devices_of, pod.pending)):
-                devices.setdefault(device.pool, set()).add(device.name)
-        all_wanted = {hold.device_id for pod in others for hold in pod.holds}
-        pending = frozenset().union(*(pod.pending for pod in others))
-        claims = (uid for uid in pending if all_wanted.isdisjoint(self._devices_of(uid)))
-        return frozenset((*claims, *partly)), devices
-
     def hardware_of(self, devices: Iterable[DeviceID]) -> set[tuple[PoolID, str, str]]:
         """Return devices and the counter sets that they consume."""
         hardware = set()
@@ -223,10 +192,6 @@ class Preemptors:
             hardware.update((device.pool, "counters", name) for name in sets)
         return hardware
 
-    def _others(self, own: SchedulingPod) -> list[Preemptor]:
-        pods = self._all()
-        return [each for each in pods if each.uid != own.uid and each.priority >= own.priority]
-
     # --- parts ---
 
     def _lower_that_lose_devices(self, devices: DeviceVictims, priority: int) -> list[Preemptor]:
@@ -234,8 +199,7 @@ class Preemptors:
         return [
             preemptor
             for preemptor in self.lower_than(priority)
-            if not preemptor.pending.isdisjoint(devices.claims)
-            or not taken.isdisjoint(self.hardware_of(hold.device_id for hold in preemptor.holds))
+            if not taken.isdisjoint(self.hardware_of(hold.device_id for hold in preemptor.holds))
         ]
 
     def _end_and_retry(self, preemptor: Preemptor) -> None:
@@ -244,8 +208,9 @@ class Preemptors:
         self._to_retry.append(preemptor.uid)
 
     def _put(self, preemptor: Preemptor) -> None:
-        pending = [hold for uid in sorted(preemptor.pending) for hold in self._holds_of(uid)]
-        view, held = self._state.ledger.view_without((preemptor.key,)), list[Hold]()
+        ledger = self._state.ledger
+        pending = [hold for uid in sorted(preemptor.pending) for hold in ledger.holds_of(uid)]
+        view, held = ledger.view_without((preemptor.key,)), list[Hold]()
         for hold in find_kept(preemptor.holds, pending, self._expected_by_others(preemptor)):
             device, use = hold.device_id, view.use(hold.pool)
             consumed, left = self._find_counters(preemptor.node, device, view)
@@ -280,14 +245,6 @@ class Preemptors:
         for other in self._all():
             if other.uid != preemptor.uid and not other.pending.isdisjoint(preemptor.pending):
                 yield from find_missing(other.holds, other.held)
-
-    def _devices_of(self, claim_uid: str) -> frozenset[DeviceID]:
-        return frozenset(hold.device_id for hold in self._holds_of(claim_uid))
-
-    def _holds_of(self, claim_uid: str) -> tuple[Hold, ...]:
-        ledger = self._state.ledger
-        record, reserved = ledger.claims.get(claim_uid), ledger.reservations.get(claim_uid)
-        return (*(record.holds if record else ()), *(reserved.holds if reserved else ()))
 
     def _is_held(self, claim_uid: str) -> bool:
         ledger = self._state.ledger

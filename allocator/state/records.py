@@ -155,10 +155,11 @@ class DeviceVictims(msgspec.Struct, frozen=True):
 
 
 class Paired(NamedTuple):
-    """The claims that are being released, for which a pod was told to wait."""
+    """The claims that are being released, for which a pod was told to wait, and what it gets."""
 
     priority: int
     claims: frozenset[str]
+    holds: tuple[Hold, ...]
 
 
 # --- waiting ---

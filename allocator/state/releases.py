@@ -1,11 +1,12 @@
 """Devices that are being released, and the pods that wait for them.
 
 A pod that ends or is deleted holds its devices for some milliseconds, or as long as it terminates.
-Each such claim is kept for one pod that was told to wait, so that the next pod is not told the
+Each such device counts for one pod that was told to wait, so that the next pod is not told the
 same, and nothing is preempted for the first one. It asks for victims if others got the devices.
 """
 
 import itertools
+import math
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 
 from allocator.decisions.shortlist import NodeSearch, find_nodes
 from allocator.state.cluster_state import AllocatorState
+from allocator.state.expected import expected_by_others
 from allocator.state.record_states import RecordEvent
 from allocator.state.records import Paired, VictimQuestion
 from drawbridge.agreement import allocator_codes as codes
@@ -66,10 +68,10 @@ class Releases:
             if left != paired.claims:
                 self._unpair(pod, left)
 
-    def unpair(self, claims: frozenset[str]) -> None:
-        """Let nobody wait for these claims."""
+    def unpair(self, claims: frozenset[str], below: float = math.inf) -> None:
+        """Let nobody with a lower priority than `below` wait for these claims."""
         for pod, paired in self._all():
-            if not paired.claims.isdisjoint(claims):
+            if paired.priority < below and not paired.claims.isdisjoint(claims):
                 self._unpair(pod)
 
     def _unpair(self, uid: str, left: frozenset[str] = frozenset()) -> None:
@@ -86,15 +88,20 @@ class Releases:
     def _all(self) -> list[tuple[str, Paired]]:
         return [(each.uid, each.paired) for each in self._records.having("paired") if each.paired]
 
-    def pair(self, search: NodeSearch, promised: Collection[str] = ()) -> Pairing | None:
+    def pair(self, search: NodeSearch) -> Pairing | None:
         """Find devices that are being released for a pod.
 
-        No other pod with at least its priority waits for them, and they are not `promised`. Those
-        on its nominated node come first.
+        No other pod with at least its priority waits for them. Those on its nominated node come
+        first.
         """
-        pod_uid = search.pod.uid
+        pod_uid, priority = search.pod.uid, search.pod.priority
         self._records.change(pod_uid, RecordEvent.UNPAIRED, paired=None)
-        unpaired = self.unpaired(search.pod.priority).difference(promised)
+        self._update()
+        self.settle()
+        if not self._known:
+            return None
+        others = expected_by_others(self._state, (pod_uid,), priority)
+        unpaired = self._known.keys() - others.promised
         nominated = self._state.pods.get(pod_uid).nominated_node
         nodes = (
             node
@@ -104,26 +111,19 @@ class Releases:
         while some := tuple(itertools.islice(nodes, NODES_PER_SEARCH)):
             on_them = set().union(*(self._claims_on.get(node) for node in (*some, None)))
             releasing = unpaired & on_them
-            view = self._state.ledger.view_without(releasing)
+            taken = (h for h in others.holds if self._state.node_of(h.pool) in {*some, None})
+            view = self._state.ledger.view_without(releasing | others.keys, taken)
             only = replace(search, limit=1, only=frozenset(some), first=nominated)
             for fit in find_nodes(only, self._state, view).fitting[:1]:
                 if fit.solution is None:
                     return None  # the pod needs no devices
                 claims = self._claims_in_use(fit.solution, releasing)
-                self.unpair(claims)  # pods with a lower priority wait for others
-                paired = Paired(search.pod.priority, claims)
-                self._records.change(pod_uid, RecordEvent.PAIRED, paired=paired)
-                devices = sum(len(self._known[uid].devices) for uid in claims)
+                self.unpair(claims, priority)  # they can wait for the rest, or for others
                 holds = tuple(h for each in fit.solution.allocations for h in read_holds(each))
-                return Pairing(fit.name, claims, holds, waits_for(devices, fit.name))
+                paired = Paired(priority, claims, holds)
+                self._records.change(pod_uid, RecordEvent.PAIRED, paired=paired)
+                return Pairing(fit.name, claims, holds, waits_for(len(holds), fit.name))
         return None
-
-    def unpaired(self, priority: int) -> frozenset[str]:
-        """Return the claims being released that no pod of at least this priority waits for."""
-        self._update()
-        self.settle()
-        taken = (each.claims for _, each in self._all() if each.priority >= priority)
-        return frozenset(self._known).difference(*taken)
 
     def _update(self) -> None:
         """Follow the claims that are being released; only the changed ones cost much."""

@@ -76,16 +76,23 @@ class HolderIndex:
         self._view = replace_uses(self._view, changes)
         return self._view
 
-    def view_without(self, holds: Iterable[Hold]) -> View:
-        """Return the current use as if these holds were removed."""
-        view, left = self.view(), dict[PoolID, dict[str, DeviceSums]]()
+    def view_without(self, holds: Iterable[Hold], added: Iterable[Hold] = ()) -> View:
+        """Return the current use as if these holds were removed, and then others added."""
+        view, changed = self.view(), dict[PoolID, dict[str, DeviceSums]]()
         for hold in holds:
-            of_pool = left.setdefault(hold.pool, {})
-            if hold.device not in of_pool:
-                of_pool[hold.device] = self._sums[hold.pool][hold.device].copy()
-            of_pool[hold.device].remove(hold)
-        changes = {pool: updated_use(view.use(pool), sums) for pool, sums in left.items()}
+            self._copied_sums(hold, changed).remove(hold)
+        for hold in added:
+            self._copied_sums(hold, changed).add(hold)
+        changes = {pool: updated_use(view.use(pool), sums) for pool, sums in changed.items()}
         return replace_uses(view, changes)
+
+    def _copied_sums(self, hold: Hold, changed: dict[PoolID, dict[str, DeviceSums]]) -> DeviceSums:
+        """Return the sums of a device in a view that changes on its own."""
+        of_pool = changed.setdefault(hold.pool, {})
+        if hold.device not in of_pool:
+            current = self._sums.get(hold.pool, {}).get(hold.device)
+            of_pool[hold.device] = current.copy() if current else DeviceSums()
+        return of_pool[hold.device]
 
 
 def _share_of(hold: Hold) -> tuple[DeviceID, str]:

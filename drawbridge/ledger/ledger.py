@@ -8,7 +8,7 @@ reservation, and the audit afterwards.
 
 import enum
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from drawbridge.bounded_cache import BoundedCache
@@ -314,15 +314,19 @@ class Ledger:
         """Return the current use of all pools; the same object until something changes."""
         return self._holders.view()
 
-    def view_without(self, uids: Collection[str]) -> View:
-        """Return the current use as if these claims, or keys of `keep`, held nothing."""
-        return self._holders.view_without(hold for uid in set(uids) for hold in self._holds_of(uid))
+    def view_without(self, uids: Collection[str], held: Iterable[Hold] = ()) -> View:
+        """Return the current use as if these claims, or keys of `keep`, held nothing.
 
-    def _holds_of(self, uid: str) -> Iterator[Hold]:
+        And as if what is `held` were held beside the others.
+        """
+        without = (hold for uid in set(uids) for hold in self.holds_of(uid))
+        return self._holders.view_without(without, held)
+
+    def holds_of(self, uid: str) -> tuple[Hold, ...]:
+        """Return what is held by a claim, or under a key of `keep`."""
         record, active = self._records.get(uid), self._reservations.get(uid)
-        yield from record.holds if record else ()
-        yield from active.holds if active else ()
-        yield from self._kept.get(uid, ())
+        of_claim = record.holds if record else ()
+        return (*of_claim, *(active.holds if active else ()), *self._kept.get(uid, ()))
 
     def holders(self, device: DeviceID) -> Mapping[str, tuple[Hold, ...]]:
         """Return the claims that hold a device or shares of it, by UID."""

@@ -1,6 +1,6 @@
 """The decisions: which nodes fit, or why none does."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from itertools import chain
 
 import pytest
@@ -13,6 +13,7 @@ from allocator.state.releases import NODES_PER_SEARCH
 from drawbridge.dra.device import Taint
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
+from drawbridge.ledger.holdings import Hold
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.solver.world import View
 from tests.allocator.clusters import (
@@ -416,9 +417,9 @@ def test_only_some_of_many_released_devices_are_searched(monkeypatch: pytest.Mon
     freed = []
     view_without = Ledger.view_without
 
-    def free(self: Ledger, uids: Collection[str]) -> View:
+    def free(self: Ledger, uids: Collection[str], held: Iterable[Hold]) -> View:
         freed.append(len(uids))
-        return view_without(self, uids)
+        return view_without(self, uids, held)
 
     monkeypatch.setattr(Ledger, "view_without", free)
     assert codes(cluster.prefilter("p", claim("c")))[0] == "DevicesBeingReleased"

@@ -113,3 +113,17 @@ def test_what_is_kept_of_counters_is_counted_once_for_others_that_preempt() -> N
     (victim,) = _preempt(contest, "high", "whole")
     (other,) = {"first", "second"} - {victim}
     assert _preempt(contest, "high-2", "half") == [other]
+
+
+def test_the_counters_of_one_victim_are_enough_for_several_pods() -> None:
+    contest = _gpu()
+    contest.run("victim", "n1", 0)
+    assert _preempt(contest, "first", "half") == ["victim"]
+    assert _preempt(contest, "second", "half") == []
+    assert contest.cluster.decisions.preemptors.find("second") is not None
+    assert _preempt(contest, "third", "half") == []
+    assert contest.cluster.decisions.preemptors.find("third") is None
+    contest.end("victim")
+    for uid in ("second", "first"):
+        assert _ask(contest, uid, "half", HIGH) == ["n1"]
+        _run(contest, uid)

@@ -32,8 +32,8 @@ def hold_of(uid: str, *evicted: str, seconds: float = 30 * MINUTES, name: str = 
 class Plan:
     """A node with three GPUs, of which `a` and `b` have one each; `big` waits for three."""
 
-    def __init__(self) -> None:
-        self.contest = Contest(n1=3, n2=1)
+    def __init__(self, devices: int = 3) -> None:
+        self.contest = Contest(n1=devices, n2=1)
         self.cluster = self.contest.cluster
         self.contest.run("a", "n1", 0)
         self.contest.run("b", "n1", 1)
@@ -168,6 +168,19 @@ def test_only_the_pods_that_are_named_are_expected_to_go(plan: Plan) -> None:
     assert plan.ask("other") == ["n1", "n2"]
     plan.contest.end("b")
     assert plan.ask("more", 2) == []
+
+
+def test_a_hold_gets_what_another_pod_leaves_of_an_evicted_one() -> None:
+    plan = Plan(devices=6)
+    plan.contest.run("c", "n2", 0)
+    plan.contest.run("large", "n1", *range(2, 6))
+    assert plan.contest.victims("high", 3) == ["large"]
+    plan.wait_for("small")
+    plan.annotate(hold_of("small", "large"))
+    assert plan.ask("small") == []
+    plan.contest.end("large")
+    assert plan.ask("other") == []
+    assert plan.ask("high", 3, HIGH) == plan.ask("small") == ["n1"]
 
 
 def test_a_hold_without_evictions_keeps_free_devices(plan: Plan) -> None:

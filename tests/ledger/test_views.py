@@ -163,6 +163,11 @@ def test_sums_that_follow_changes_equal_those_of_the_claims_that_are_left(
             others.observe(observed)
     assert ledger.view_without(without).use(P) == others.view().use(P)
     assert ledger.view().use(P) == everyone.view().use(P)
+    held = [hold for uid in without for hold in ledger.holds_of(uid)]
+    assert ledger.view_without(without, held).use(P) == everyone.view().use(P)
+    assert ledger.view_without(latest, held).use(P) == ledger.view_without(
+        latest.keys() - without
+    ).use(P)
 
 
 def test_a_change_of_a_device_costs_what_changes_however_many_claims_share_it(

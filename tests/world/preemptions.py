@@ -14,6 +14,7 @@ from allocator.scheduler.protocol import (
     PreemptReply,
     PreemptRequest,
 )
+from allocator.state.records import Paired, Preemptor, key_of
 from drawbridge.ledger.holdings import Hold as LedgerHold
 from tests.cluster.fake.kinds import JSON
 from tests.world.budgets import PLURAL, find_violating
@@ -109,34 +110,23 @@ def read_held(parts: _Parts) -> dict[str, Held]:
 
 
 def read_available(parts: _Parts, pod: JSON) -> dict[str, Held]:
-    """Return what is held, and what others with at least the priority of a pod wait for.
+    """Return what is held when all is released that is being released, or others wait for.
 
-    They get the devices that victims were selected for. A claim that is being released anyway
-    counts for the one pod that was told to wait for it. So does one that has a device that a pod
-    gets, also if it has more: until it is released, the allocator gives the rest to nobody.
+    They have what they get of it then, if their priority is at least that of a pod.
     """
-    held, records = read_held(parts), parts.state.decisions.state.records
+    state, held = parts.state.decisions.state, read_held(parts)
     own, priority = pod["metadata"]["uid"], pod["spec"].get("priority", 0)
-    nobody = frozenset[str]()
-    for record in records.having("paired"):
-        if record.uid != own and record.paired and record.paired.priority >= priority:
-            for uid in record.paired.claims & held.keys():
-                held[uid] = held[uid]._replace(consumers=nobody)
-    preemptors = filter(None, (record.kept for record in records.having("kept")))
-    others = [kept for kept in preemptors if kept.uid != own and kept.priority >= priority]
-    wanted = {hold.device for kept in others for hold in read_holds(kept.holds)}
-    staying = set[Device]()
-    for uid in held.keys() & {uid for kept in others for uid in kept.pending}:
-        if devices := {hold.device for hold in held[uid].holds} & wanted:
-            held[uid], staying = held[uid]._replace(consumers=nobody), staying | devices
-        else:
-            del held[uid]
-    for kept in others:
-        # Of the others, the ledger has what is kept by now beside the claims.
-        apart = {hold for hold in read_holds(kept.holds) if hold.device not in staying}
-        beside = {hold for hold in read_holds(kept.held) if hold.device in staying}
-        held[kept.key] = Held(frozenset(apart | beside), nobody)
-    return held
+    released, expected = set(state.pods.releasing), dict[str, frozenset[Hold]]()
+    for part in ("kept", "paired"):
+        for record in state.records.having(part):
+            waits: Preemptor | Paired | None = getattr(record, part)
+            if waits is None or record.uid == own or waits.priority < priority:
+                continue
+            released |= waits.pending if isinstance(waits, Preemptor) else waits.claims
+            key = key_of(record.uid)
+            expected[key] = expected.get(key, frozenset()) | read_holds(waits.holds)
+    left = {key: each for key, each in held.items() if key not in released}
+    return left | {key: Held(holds, frozenset()) for key, holds in expected.items()}
 
 
 def read_holds(holds: Iterable[LedgerHold]) -> frozenset[Hold]:

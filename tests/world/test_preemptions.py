@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import cast
 
@@ -15,8 +15,9 @@ from allocator.scheduler.protocol import (
     PreemptionNode,
     PreemptReply,
     PreemptRequest,
+    SchedulingPod,
 )
-from allocator.state.records import Paired
+from allocator.state.records import Paired, Preemptor
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.quantity import Quantity
 from drawbridge.ledger.holdings import Hold as LedgerHold
@@ -104,10 +105,10 @@ def judge(answered: Answered) -> Iterator[str]:
     return a_preemption_spares_whom_it_can(cast("World", world))
 
 
-def make_parts(*holds: LedgerHold, **records: JSON) -> _Parts:
+def make_parts(*holds: LedgerHold, releasing: Collection[str] = (), **records: JSON) -> _Parts:
     """Return an allocator with one claim, and pods that preempt or wait for released devices."""
     ledger = SimpleNamespace(devices=lambda: ("device",), holders=lambda _: {"c": holds})
-    pods = SimpleNamespace(consumers=lambda _: ("consumer",))
+    pods = SimpleNamespace(consumers=lambda _: ("consumer",), releasing=releasing)
     table = SimpleNamespace(having=lambda part: records.get(part, ()))
     decisions = SimpleNamespace(
         state=SimpleNamespace(ledger=ledger, pods=pods, records=table),
@@ -136,7 +137,7 @@ def test_a_claim_is_kept_by_its_consumers_and_by_pods_that_are_promised_it() -> 
         ("other", 100, "kept", {"half-0"}),
         ("other", 50, "kept", set()),
         ("own", 100, "kept", set()),
-        ("other", 100, "paired", {"whole"}),
+        ("other", 100, "paired", {"half-0"}),
         ("other", 50, "paired", set()),
         ("own", 100, "paired", set()),
     ],
@@ -144,8 +145,9 @@ def test_a_claim_is_kept_by_its_consumers_and_by_pods_that_are_promised_it() -> 
 def test_what_another_pod_waits_for_stays_held_for_it(
     uid: str, priority: int, part: str, kept: set[str]
 ) -> None:
-    preemptor = make_preemptor(uid, priority, [hold("half-0")])
-    waits = {"kept": preemptor, "paired": Paired(priority, frozenset({"c"}))}
+    claims, holds = frozenset({"c"}), (hold("half-0"),)
+    preemptor = make_preemptor(uid, priority, holds)
+    waits = {"kept": preemptor, "paired": Paired(priority, claims, holds)}
     parts = make_parts(hold("whole"), **{part: [SimpleNamespace(uid=uid, **{part: waits[part]})]})
     pod = {"metadata": {"uid": "own"}, "spec": {"priority": 100}}
     held = read_available(parts, pod)
@@ -153,25 +155,32 @@ def test_what_another_pod_waits_for_stays_held_for_it(
     assert ("c" in held) == (kept != {"half-0"})
 
 
-def make_preemptor(
-    uid: str, priority: int, holds: Sequence[LedgerHold], held: Sequence[LedgerHold] = ()
-) -> SimpleNamespace:
-    key, pending = f"kept for {uid}", {"c"}
-    return SimpleNamespace(
-        uid=uid, priority=priority, pending=pending, key=key, holds=holds, held=held
+def make_preemptor(uid: str, priority: int, holds: tuple[LedgerHold, ...]) -> Preemptor:
+    return Preemptor(
+        pod=SchedulingPod(uid=uid, namespace="default", name=uid, priority=priority),
+        claims=frozenset(),
+        node="n1",
+        victims=frozenset(),
+        pending=frozenset({"c"}),
+        holds=holds,
+        until=0.0,
     )
 
 
-def test_the_rest_of_a_claim_that_another_pod_waits_for_stays_held() -> None:
-    of_claim = (share("a", 1), share("b", 2))
-    kept = make_preemptor("other", 100, [share("c", 2), hold("whole")], [share("c", 1)])
+def test_the_rest_of_a_claim_that_another_pod_waits_for_is_not_held() -> None:
+    kept = make_preemptor("other", 100, (share("c", 2), hold("whole")))
+    paired = Paired(100, frozenset({"c"}), (share("c", 2),))
+    record = SimpleNamespace(uid="other", kept=kept, paired=paired)
+    parts = make_parts(share("a", 1), share("b", 2), kept=[record], paired=[record])
     pod = {"metadata": {"uid": "own"}, "spec": {"priority": 100}}
-    parts = make_parts(*of_claim, kept=[SimpleNamespace(uid="other", kept=kept)])
-    gpu = ("n2", "gpu-1")
-    assert read_available(parts, pod) == {
-        "c": Held(frozenset({Hold(gpu, "a", 1), Hold(gpu, "b", 2)}), frozenset()),
-        kept.key: Held(frozenset({Hold(gpu, "c", 1), Hold(("n1", "whole"), "", 1)}), frozenset()),
-    }
+    gets = {Hold(("n2", "gpu-1"), "c", 2), Hold(("n1", "whole"), "", 1)}
+    assert read_available(parts, pod) == {kept.key: Held(frozenset(gets), frozenset())}
+
+
+def test_what_is_being_released_is_not_held() -> None:
+    parts = make_parts(hold("whole"), releasing=["c"])
+    pod = {"metadata": {"uid": "own"}, "spec": {"priority": 100}}
+    assert read_available(parts, pod) == {}
 
 
 class Evicting:

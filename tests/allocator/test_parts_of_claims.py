@@ -1,0 +1,104 @@
+"""A pod that waits for a part of a claim leaves the rest of it to others that wait."""
+
+import pytest
+
+from tests.allocator.clusters import pod
+from tests.allocator.contests import HIGH, LOW, Contest, shared_device
+from tests.allocator.test_group_victims import preempt, victims_of
+from tests.allocator.test_preemptors import nominate
+
+
+def large_and_small(terminating: str = "") -> Contest:
+    """Return a node with a pod that has 4 devices, and one with a more important pod that has 1."""
+    contest = Contest(n1=4, n2=1)
+    contest.run("large", "n1", 0, 1, 2, 3)
+    contest.run("small", "n2", 0, priority=LOW + 1)
+    if terminating:
+        contest.evict(terminating)
+    return contest
+
+
+# The pods that ask one after the other for a number of devices, and whom the last one evicts.
+@pytest.mark.parametrize(
+    ("counts", "evicted"),
+    [
+        ((1, 3), []),
+        ((1, 1, 2), []),
+        ((4, 1), ["small"]),
+        ((3, 1, 1), ["small"]),
+    ],
+)
+@pytest.mark.parametrize("terminating", ["", "large"])
+def test_a_pod_evicts_others_only_if_the_rest_of_a_claim_is_not_enough(
+    terminating: str, counts: tuple[int, ...], evicted: list[str]
+) -> None:
+    contest = large_and_small(terminating)
+    replies = [contest.preempt(f"p{number}", count) for number, count in enumerate(counts)]
+    first = [] if terminating else ["large"]
+    assert [list(each.victims) for each in replies] == [first, *([] for _ in counts[2:]), evicted]
+    assert [each.waiting for each in replies[1:]] == [*(True for _ in counts[2:]), not evicted]
+    contest.end("large")
+    for number, count in enumerate(counts[: -1 if evicted else None]):
+        # What is kept for pods that preempt, others do not get in the meantime.
+        assert terminating or contest.ask("contender", priority=LOW) == []
+        assert contest.ask(f"p{number}", count) == ["n1"]
+        assert not contest.cluster.reserve(f"p{number}", "n1")
+
+
+def test_a_lower_priority_than_that_of_those_who_wait_evicts_others_for_the_same_reason() -> None:
+    contest = large_and_small("large")
+    assert contest.preempt("one", 3).waiting
+    assert contest.preempt("two", priority=HIGH - 1).waiting
+    assert contest.victims("three", priority=HIGH - 1) == ["small"]
+
+
+@pytest.mark.parametrize("terminating", ["", "large"])
+def test_a_pod_that_lost_its_part_to_a_higher_priority_waits_for_the_rest(
+    terminating: str,
+) -> None:
+    contest = large_and_small(terminating)
+    contest.preempt("one")
+    contest.preempt("two", 3, priority=HIGH + 1)
+    assert contest.preempt("one").waiting
+    assert contest.victims("three") == ["small"]
+    contest.end("large")
+    for uid, count, priority in (("two", 3, HIGH + 1), ("one", 1, HIGH)):
+        assert contest.ask(uid, count, priority) == ["n1"]
+        assert not contest.cluster.reserve(uid, "n1")
+
+
+def test_a_group_waits_for_the_rest_of_a_claim_as_long_as_its_pod_terminates() -> None:
+    contest = large_and_small()
+    assert contest.victims("one") == ["large"]
+    reply = preempt(contest, "m0", "m1", "m2")
+    assert (reply.waiting, victims_of(reply)) == (True, {})
+    assert victims_of(preempt(contest, "other", group="default/other")) == {"n2": ["small"]}
+    contest.evict("large", grace=60)
+    contest.woken(at=45.0)
+    assert contest.cluster.decisions.preemptors.find("m0") is not None
+    contest.end("large")
+    assert contest.ask("contender", priority=LOW) == []
+    assert contest.ask("one") == ["n1"]
+    reply = contest.cluster.ask_group("default/g", "m0", "m1", "m2", priority=HIGH)
+    assert reply.fit
+
+
+def test_the_share_of_a_victim_is_enough_for_several_pods() -> None:
+    contest = shared_device(large="3Gi", small="1Gi")
+    assert contest.victims("p0") == ["small"]
+    assert contest.victims("p1") == ["large"]
+    assert [contest.preempt(uid).waiting for uid in ("p2", "p3")] == [True, True]
+    assert contest.preempt("p4").victims == ()
+    contest.end("large")
+    assert contest.ask("contender", priority=LOW) == []
+    contest.end("small")
+    for uid in ("p3", "p2", "p1", "p0"):
+        assert contest.ask(uid) == ["n1"]
+        assert not contest.cluster.reserve(uid, "n1")
+
+
+def test_a_pod_for_which_a_share_is_kept_while_it_waits_counts_once() -> None:
+    contest = shared_device(large="4Gi")
+    contest.evict("large")
+    contest.cluster.add(nominate(pod("p0", "of-p0"), "n1"))
+    assert [contest.preempt(f"p{number}").waiting for number in range(4)] == [True] * 4
