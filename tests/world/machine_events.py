@@ -204,6 +204,14 @@ def cordon(world: "World", drawn: int) -> str:
     return f"{machine.name} for {seconds:.1f} s"
 
 
+@event(1)
+def fill_node(world: "World", drawn: int) -> str:
+    """Let pods without devices use all CPUs of a node for a while."""
+    machine, seconds = _choose_machine(world, drawn), draw_seconds(drawn, 60)
+    machine.fill(seconds, world.network.full)
+    return f"{machine.name} for {seconds:.1f} s"
+
+
 @event(0.7)
 def drain(world: "World", drawn: int) -> str:
     """Cordon a node for a while, and evict its pods."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.cluster.fake.kinds import JSON, named
 from tests.cluster.fake.server import Server
+from tests.world.full_nodes import FullNodes
 from tests.world.nodes import Kubelet
 from tests.world.objects import (
     BROKEN,
@@ -259,6 +260,11 @@ class Machine:
         """Let no new pods start."""
         self._change({"unschedulable": True})
         self._for("cordon", seconds, lambda: self._change({"unschedulable": False}))
+
+    def fill(self, seconds: float, full: FullNodes) -> None:
+        """Let pods without devices use all that is left."""
+        full.add(self.name)
+        self._for("full", seconds, lambda: full.remove(self.name))
 
     def open_again(self) -> None:
         """Let new pods start, before the time of a cordon is over."""

@@ -22,6 +22,7 @@ from tests.cluster.fake.status import RefusedError
 from tests.cluster.fake.store import Store, encoded
 from tests.cluster.fake.trouble import Seen
 from tests.world import clock
+from tests.world.full_nodes import FullNodes
 from tests.world.watches import Follower, Front, Lagging
 
 SYSTEM = "drawbridge-system"
@@ -97,6 +98,7 @@ class Network:
     store: Store
     fronts: list[Front] = field(default_factory=list)
     faults: Faults = field(default_factory=Faults)
+    full: FullNodes = field(default_factory=FullNodes)
     written: list[tuple[str, str, str]] = field(default_factory=list)
     writer: str = ""  # whose request is being answered
     # Processes that took the time of one server, although another one had just told the right one.

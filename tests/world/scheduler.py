@@ -78,6 +78,7 @@ class Scheduler:
         self._gangs = SeenGangs(
             self._pods, self._groups, self._find_claims, lambda uid: uid in self._busy
         )
+        network.full.tell(self._try_refused)
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._calls: dict[asyncio.Task[Any], None] = {}  # in the allocator
         self._work = asyncio.Event()
@@ -91,6 +92,7 @@ class Scheduler:
         self._renewed: dict[str, float] = {}  # when the allocator was told so for the last time
         self._unanswered, self._every_node = set[str](), set[str]()
         self._attempts: dict[str, int] = {}
+        self._refused: dict[str, None] = {}  # which another filter keeps from what fits
 
     @property
     def leads(self) -> bool:
@@ -107,7 +109,7 @@ class Scheduler:
         return (
             self._pods.run(self._pod_changed),
             self._claims.run(self._claim_changed),
-            self._nodes.run(),
+            self._nodes.run(self._node_changed),
             self.evictions.run(),
             self._groups.run(self._group_changed),
             self._election.run(self._start_again, self._work.set),
@@ -175,6 +177,15 @@ class Scheduler:
         """Try the members of a PodGroup or Workload that is created or changes."""
         if after is not None and (before is None or before["spec"] != after["spec"]):
             self._activate(self._gangs.find_affected(after))
+
+    def _node_changed(self, before: JSON | None, after: JSON | None) -> None:
+        """Try the pods again that other filters refused, when a node takes pods."""
+        if after is not None and is_open(after) and (before is None or not is_open(before)):
+            self._try_refused()
+
+    def _try_refused(self) -> None:
+        refused, self._refused = self._refused, {}
+        self._activate(refused)
 
     def _activate(self, uids: Iterable[str]) -> None:
         for uid in uids:
@@ -364,10 +375,8 @@ class Scheduler:
 
     def _accepts(self, node: str) -> bool:
         """Return what the filters of the scheduler say of a node."""
-        for value in self._nodes.objects.values():
-            if value["metadata"]["name"] == node:
-                return is_open(value)
-        return False
+        nodes = {each["metadata"]["name"]: each for each in self._nodes.objects.values()}
+        return node in nodes and is_open(nodes[node]) and node not in self.network.full
 
     def _find_none(
         self, parts: _Parts, pod: JSON, reply: PreFilterReply, *, is_allocated: bool
@@ -382,7 +391,7 @@ class Scheduler:
             return
         if reply.fit:
             # Another filter refuses the nodes; an event about them activates the pod.
-            self._retry(uid)
+            self._refused[uid] = None
         if is_allocated:
             self.network.count("allocation to take back")
             self._start(self._release(parts, pod, reply))

@@ -209,7 +209,9 @@ class StockScheduler:
         return sorted(
             node["metadata"]["name"]
             for node in self._nodes.objects.values()
-            if is_open(node) and not has_fence(node)
+            if is_open(node)
+            and not has_fence(node)
+            and node["metadata"]["name"] not in self._network.full
         )
 
     def _choose(

@@ -212,8 +212,12 @@ def claims_of(world: "World", pod: JSON) -> list[JSON | None]:
 
 def _open_nodes(world: "World", names: Iterable[str]) -> list[str]:
     """Return the nodes on which pods can start."""
-    find, kind = world.network.store.find, named("nodes")
-    return [name for name in names if (node := find(kind, "", name)) and is_open(node)]
+    find, kind, full = world.network.store.find, named("nodes"), world.network.full
+    return [
+        name
+        for name in names
+        if name not in full and (node := find(kind, "", name)) and is_open(node)
+    ]
 
 
 def _count_all(claims: Iterable[JSON]) -> Mapping[Device, int]:
