@@ -24,7 +24,7 @@ from typing import Any
 from bench import _cel_prices
 from bench._scale import scaled
 from drawbridge.cel.dra import device_environment, device_variables
-from drawbridge.cel.dra.questions import SelectorQuestion, convert_question
+from drawbridge.cel.dra.questions import SelectorQuestion, read_question
 from drawbridge.cel.values import CelValue
 from drawbridge.dra.quantity import parse
 from e2e.oracle.build import NoGoError, binary
@@ -138,7 +138,7 @@ def cel_go(selectors: dict[str, str], device: object) -> dict[str, dict[str, flo
 def rows(selectors: dict[str, str], device: dict[str, Any]) -> Iterator[str]:
     """Measure every selector with every engine, alternately."""
     shown = {**device, "capacity": {k: v["value"] for k, v in device["capacity"].items()}}
-    asked = convert_question({"device": device, "expression": "true"})
+    asked = read_question(json.dumps({"device": device, "expression": "true"}).encode())
     seen = device_variables(asked.driver, asked.device)
     engines = {name: candidates(name, source, asked, seen) for name, source in selectors.items()}
     times: dict[tuple[str, str], list[float]] = {}

@@ -1,4 +1,4 @@
-"""The check of names finds those that say nothing, and those that nothing uses."""
+"""The check of names finds those that say nothing, and those that nothing but tests uses."""
 
 from pathlib import Path
 

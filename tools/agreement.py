@@ -12,7 +12,7 @@ from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from drawbridge.cel.dra.questions import convert_question
+from drawbridge.cel.dra.questions import read_question
 from drawbridge.cel.dra.selectors import SelectorResult, Selectors
 
 GOLDEN = Path(__file__).parent.parent / "tests" / "cel" / "golden"
@@ -145,7 +145,8 @@ def compare(
     """Evaluate the cases of one version that `cases` chooses."""
     selectors = {gate: Selectors(version, list_attributes=gate == "on") for gate in ("on", "off")}
     for case in cases(version, names, both):
-        question = convert_question({"device": case["shown"], "expression": case["expression"]})
+        asked = {"device": case["shown"], "expression": case["expression"]}
+        question = read_question(json.dumps(asked).encode())
         result = selectors[case["list_attributes"]].evaluate(
             question.expression, question.driver, question.device
         )

@@ -116,7 +116,6 @@ def _json(value: object) -> str:
 
 
 ROWS: Final = tuple(_rows(inspect.type_info(Configuration), ""))
-PLACES: Final = frozenset(row.place for row in ROWS)
 
 
 def configuration_schema() -> dict[str, Any]:

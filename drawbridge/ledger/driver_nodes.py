@@ -12,11 +12,10 @@ from drawbridge.choice.catalog import ChosenStrategy
 from drawbridge.choice.cluster import NodeChooser
 from drawbridge.choice.recent import RecentTasks
 from drawbridge.choice.strategy import ChoiceStrategy
-from drawbridge.choice.typical import TypicalTasks
 from drawbridge.ledger.cards import AskedCards, Card, find_cards, task_of
 from drawbridge.ledger.near_cards import find_groups
 from drawbridge.ledger.node_resources import CPU, MEMORY, Amounts, allocatable_amounts
-from drawbridge.ledger.other_cards import OtherCards, find_other_cards, most_typical_kinds
+from drawbridge.ledger.other_cards import OtherCards, find_other_cards
 from drawbridge.ledger.planner import Planner
 from drawbridge.solver.node_view import PooledDevice
 from drawbridge.solver.world import View
@@ -66,11 +65,10 @@ class NodeCards(NamedTuple):
 class DriverNodes:
     """The nodes with cards of one driver, by kind, and the tasks that are typical for them."""
 
-    def __init__(self, driver: str, chosen: ChosenStrategy, typical: TypicalTasks | None) -> None:
+    def __init__(self, driver: str, chosen: ChosenStrategy) -> None:
         self.driver, self.chosen = driver, chosen
         self.recent = RecentTasks()
-        self.fixed = typical
-        self.kinds = most_typical_kinds(typical) if typical is not None else ()
+        self.kinds: tuple[str, ...] = ()
         self.static: dict[str, NodeCards] = {}
         self.shapes: dict[Shape, int] = {}  # how many nodes have each
         self.choosers: dict[str, NodeChooser] = {}

@@ -87,22 +87,13 @@ class NodeChoice:
     """The order of nodes by a strategy, for one planner.
 
     `looks` limits how many nodes, and how many new states, one call looks at; those that are left
-    come with the next calls, or with `catch_up`, as do large nodes if there is a limit. With
-    `typical`, nothing is learned.
+    come with the next calls, or with `catch_up`, as do large nodes if there is a limit.
     """
 
-    def __init__(
-        self,
-        planner: Planner,
-        names: StrategyNames,
-        *,
-        looks: int = UNLIMITED,
-        typical: TypicalTasks | None = None,
-    ) -> None:
+    def __init__(self, planner: Planner, names: StrategyNames, *, looks: int = UNLIMITED) -> None:
         self._planner = planner
         self.names = names
         self._looks = looks
-        self._typical = typical
         # By driver and strategy.
         self._drivers: dict[tuple[str, ChosenStrategy], DriverNodes] = {}
         self._world: World | None = None
@@ -160,7 +151,7 @@ class NodeChoice:
 
     def learn(self, pod: DecidedPod) -> None:
         """Note what a pod with devices has asked for."""
-        if self._typical is not None or pod.strategy == _FIRST_FIT:
+        if pod.strategy == _FIRST_FIT:
             return
         cards = self._cards_of(pod)
         asked = asked_cards(pod.allocations, cards, pod.near)
@@ -203,7 +194,7 @@ class NodeChoice:
     def _nodes_with(self, driver: str, chosen: ChosenStrategy) -> DriverNodes:
         of_driver = self._drivers.get((driver, chosen))
         if of_driver is None:
-            of_driver = DriverNodes(driver, chosen, self._typical)
+            of_driver = DriverNodes(driver, chosen)
             of_driver.pending = dict.fromkeys(self._planner.nodes)
         elif self.names.names(chosen):
             return of_driver
@@ -342,14 +333,12 @@ class NodeChoice:
     # --- what is typical ---
 
     def _use_strategy(self, of_driver: DriverNodes) -> None:
-        typical = of_driver.fixed
-        if typical is None:
-            typical = of_driver.recent.learn()
-            kinds = most_typical_kinds(typical)
-            if kinds != of_driver.kinds:
-                of_driver.kinds, of_driver.is_complete = kinds, False
-                of_driver.pending |= dict.fromkeys(self._planner.nodes)
-            typical = with_kinds(typical, kinds)
+        typical = of_driver.recent.learn()
+        kinds = most_typical_kinds(typical)
+        if kinds != of_driver.kinds:
+            of_driver.kinds, of_driver.is_complete = kinds, False
+            of_driver.pending |= dict.fromkeys(self._planner.nodes)
+        typical = with_kinds(typical, kinds)
         of_driver.strategy = make_strategy(of_driver.chosen, of_driver.shapes, typical)
         for chooser in of_driver.choosers.values():
             chooser.use(of_driver.strategy)

@@ -5,7 +5,7 @@ equal object changes nothing. The caches never change a result. The ledger track
 """
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias, TypeVar
 
@@ -213,10 +213,6 @@ class Planner:
     def become_copy(self, tell: Tell, clock: Callable[[], float]) -> None:
         """Tell what is computed from now on, without being cut, in a copy of the process."""
         self._memo.become_copy(tell, clock)
-
-    def answers_ahead(self) -> Collection[Question]:
-        """Return the questions whose answers a copy told."""
-        return [asked for answers in self._memo.ahead.values() for asked, _ in answers.items()]
 
     def lend(self) -> LentState:
         """Return what a copy knows that begins now, for what it tells later."""

@@ -36,7 +36,7 @@ from tests.allocator.clusters import (
     rules,
 )
 from tests.allocator.contests import HIGH, LOW, Contest
-from tests.allocator.cuts import decide_in_a_copy
+from tests.allocator.cuts import answers_ahead, decide_in_a_copy
 from tests.allocator.test_planned_holds import hold_of
 from tests.cuts import CutAt
 
@@ -401,7 +401,7 @@ def test_answers_for_a_node_that_changed_meanwhile_do_not_count() -> None:
     decide_in_a_copy(asked.waiting, planner, uid)
     planner.lend = planner_lend  # type: ignore[method-assign]
     # The copy knew the changed nodes; what it told was taken for an earlier state.
-    assert {each.node for each in planner.answers_ahead()} <= {"n3"}
+    assert {each.node for each in answers_ahead(planner)} <= {"n3"}
 
 
 def test_what_copies_answer_is_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -417,7 +417,7 @@ def test_what_copies_answer_is_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch)
         asked.waiting.note_answer(f"p{number}", (), 0.0, complete=reply.complete)
         while uid := asked.waiting.wake(1.0).aside:
             decide_in_a_copy(asked.waiting, planner, uid)
-        kept.append(len(planner.answers_ahead()))
+        kept.append(len(answers_ahead(planner)))
     assert 2 < max(kept) < 40
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from drawbridge.cel import CompileError, Environment, EvaluationError
 from drawbridge.cel.dra import Selectors
-from drawbridge.cel.dra.questions import convert_question
+from drawbridge.cel.dra.questions import read_question
 from drawbridge.cel.library.versions import libraries
 from drawbridge.cel.types import BOOL, INT, STRING, list_of, map_of
 from e2e.oracle.build import NoGoError, binary
@@ -240,7 +240,7 @@ def test_kubernetes_has_the_same_results() -> None:
 
     apart = []
     for plain, line in zip(questions, answers, strict=True):
-        theirs, question = json.loads(line), convert_question(plain)
+        theirs, question = json.loads(line), read_question(json.dumps(plain).encode())
         ours = selectors[plain["list_attributes"]].evaluate(
             question.expression, question.driver, question.device
         )

@@ -12,7 +12,7 @@ from drawbridge.config.accept import accept_configuration
 from drawbridge.config.load import configuration_to_plain
 from drawbridge.config.model import KIND, Configuration
 from drawbridge.config.policy import apply_policies, compatibility_declarations
-from drawbridge.config.schema import PLACES
+from drawbridge.config.schema import ROWS
 from drawbridge.dra.compatibility import Declaration
 from drawbridge.finding import Finding, Severity
 from drawbridge.names import API_VERSION
@@ -20,6 +20,7 @@ from tests.tables import every_row, read_yaml
 
 KNOWN = ("PoolIncomplete", "NameTwice")
 HEAD = {"apiVersion": API_VERSION, "kind": KIND}
+PLACES = frozenset(row.place for row in ROWS)
 CASES = read_yaml(
     (Path(__file__).parent / "cases" / "load.yaml")
     .read_text("utf-8")

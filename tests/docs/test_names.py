@@ -18,7 +18,7 @@ import controller.reconcilers
 from cli.commands import COMMANDS, parser_for
 from drawbridge.config import accept as reading
 from drawbridge.config.model import Configuration
-from drawbridge.config.schema import PLACES, ROWS
+from drawbridge.config.schema import ROWS
 from drawbridge.process import metrics
 from drawbridge.translate.targets.codes import GUARDED
 from tests.docs.test_commands import PAGES, ROOT, Step, blocks, console, run, steps
@@ -124,8 +124,9 @@ def test_labels_and_annotations_on_pages_exist() -> None:
 
 
 def test_settings_on_pages_exist() -> None:
-    tops = {place for place in PLACES if re.fullmatch(r"\w+", place)}
-    flat = {place.replace("[]", "") for place in PLACES}
+    places = {row.place for row in ROWS}
+    tops = {place for place in places if re.fullmatch(r"\w+", place)}
+    flat = {place.replace("[]", "") for place in places}
     named = set()
     for page in WRITTEN:
         for name in re.findall(r"`(\w+(?:\.\w+)+)[:`]", page.read_text("utf-8")):

@@ -84,7 +84,6 @@ class Engine:
         nodes: Mapping[str, NodeRoom],
         tasks: Iterable[Task],
         strategy: str,
-        typical: TypicalTasks,
     ) -> None:
         machines = tuple(_node(name, room) for name, room in nodes.items())
         planner = Planner(Gates(consumable_capacity=True))
@@ -103,7 +102,7 @@ class Engine:
             ClusterNodes(nodes=machines),
             hold_claims(Ledger(sharing=True), (), templates.values()),
             resources=NodeResources(machines),
-            choice=NodeChoice(planner, StrategyNames(strategy), typical=_as_published(typical)),
+            choice=NodeChoice(planner, StrategyNames(strategy)),
         )
 
     def place(
@@ -122,12 +121,11 @@ class Engine:
 def play(
     nodes: Mapping[str, NodeRoom],
     strategy: ChoiceStrategy,
-    typical: TypicalTasks,
     jobs: Sequence[Job],
 ) -> Iterator[Step]:
     """Yield what both decide, job by job."""
     alone = JobsOfNodes(nodes, strategy)
-    engine = Engine(nodes, {each.task for each in jobs}, strategy.name, typical)
+    engine = Engine(nodes, {each.task for each in jobs}, strategy.name)
     for number, job in enumerate(jobs):
         name, task = f"task-{number}", job.task
         full = alone.full_nodes(job)
@@ -142,7 +140,7 @@ def _kind(others: AskedOthers) -> str:
     return f"{NICS} {PCIE_ROOT}" if others.near else NICS
 
 
-def _as_published(typical: TypicalTasks) -> TypicalTasks:
+def as_published(typical: TypicalTasks) -> TypicalTasks:
     """Return typical tasks in bytes, with the kinds of devices that the nodes have here."""
     weights = {
         task._replace(

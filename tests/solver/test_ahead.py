@@ -19,6 +19,7 @@ from drawbridge.solver.deviations import OURS, UPSTREAM
 from drawbridge.solver.expressions import CompiledText, Evaluators, ProjectionOutcome
 from drawbridge.solver.memo import Memo
 from drawbridge.solver.solve import solve
+from tests.allocator.cuts import answers_ahead
 from tests.solver.scenario import Scenario, outcome, read, share_ids
 from tests.solver.short import Json, scenario
 
@@ -172,7 +173,7 @@ def test_what_a_copy_told_under_other_settings_is_not_learnt(
         planner.update(changed)
     for told in of_copy(replace(given, world=planner.world())):
         planner.learn(told, lender.lend())
-    assert bool(planner.answers_ahead()) is learns
+    assert bool(answers_ahead(planner)) is learns
 
 
 def test_an_answer_ends_with_its_node() -> None:

@@ -55,14 +55,6 @@ def read_question(line: bytes) -> SelectorQuestion:
         raise QuestionError(f"{error}") from None
 
 
-def convert_question(plain: object) -> SelectorQuestion:
-    """Convert decoded JSON to a question; raises QuestionError."""
-    try:
-        return _to_question(msgspec.convert(plain, _Question))
-    except (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError) as error:
-        raise QuestionError(f"{error}") from None
-
-
 def _to_question(read: _Question) -> SelectorQuestion:
     if read.list_attributes not in ("on", "off"):
         raise QuestionError(f"list_attributes is {read.list_attributes!r}, expected on or off")
