@@ -119,9 +119,11 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     done = _explain(replace(objects, mode=mode), configuration)
     pods = done.explained if isinstance(done, WorkloadExplanation) else (done,)
     values = {_full_name(each): each for each in _pods_of(objects)}
-    told = {
-        each.pod: ask_about(options, each, values.get(each.pod), streams, findings) for each in pods
-    }
+    told = {each.pod: Told() for each in pods}
+    # Nothing but a pod that exists is asked about: no template of a workload.
+    for each in pods:
+        if each.pod in values:
+            told[each.pod] = ask_about(options, each, values[each.pod], streams, findings)
     output.print_findings(findings, streams.err)
     _print_explanations(options, _add_remedies(done, told), told, streams)
     if has_errors(findings):
@@ -231,7 +233,9 @@ def _print_explanations(
     """Print the explanation of a pod or workload, and what the allocator says about its pods."""
     if options.output != "text":
         data = msgspec.to_builtins(done)
-        _add_told(data, next(iter(told.values()), Told()), asked=bool(options.allocator_url))
+        pods = data["explained"] if isinstance(done, WorkloadExplanation) else [data]
+        for pod in pods:
+            _add_told(pod, told[pod["pod"]], asked=bool(options.allocator_url))
         output.print_value(data, options.output, streams.out)
         return
     if isinstance(done, Explanation):
@@ -244,7 +248,7 @@ def _print_explanations(
 
 
 def _add_told(data: dict[str, object], told: Told, *, asked: bool) -> None:
-    """Add what the allocator said, or why it was not asked, to the data of the output."""
+    """Add what the allocator said about a pod, or why it was not asked, to the data of the pod."""
     if told.answer is not None or asked:
         data["allocator"] = told.answer
     elif told.not_asked:
@@ -337,7 +341,7 @@ def ask_about(
     streams: Streams,
     findings: list[LocatedFinding],
 ) -> Told:
-    """Ask about a pod; without an answer, the output is that of the others.
+    """Ask about a pod that exists; without an answer, the output is that of the others.
 
     Without a URL, a pod of a live cluster that waits for devices is asked about: the allocator of
     its scheduler, or without that a simulation.
@@ -353,7 +357,7 @@ def ask_about(
             findings.append(error.located)
             return Told()
     is_live = not (options.filename or options.cluster)
-    if not is_live or pod.placed or value is None:
+    if not is_live or pod.placed:
         return Told()
     not_asked = ""
     if pod.scheduler == OURS:

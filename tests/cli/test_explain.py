@@ -322,6 +322,10 @@ def test_the_explanation_of_a_live_pod_does_not_advise_itself(tmp_path: Path, na
     _, out, _ = on_api(tmp_path, objects, "explain", name, "-n", "team-a")
     assert "0/1 nodes are available [PodPending]\n    Free, add or change" in out
     assert "drawbridge explain" not in out
+    _, out, _ = on_api(tmp_path, objects, "explain", name, "-n", "team-a", "-o", "json")
+    told = json.loads(out)
+    (pod,) = told.get("explained", [told])
+    assert {reason["code"] for reason in pod["simulation"]["reasons"]} == {"NoDeviceOfClass"}
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,13 @@ def test_a_workload_without_pods_shows_its_template_and_why_there_are_none(tmp_p
     assert "[PodPending]" not in out
 
 
+def test_the_allocator_is_not_asked_about_a_template(tmp_path: Path) -> None:
+    words = ("deploy/train", "--allocator-url", "http://127.0.0.1:1", "-o", "json")
+    code, out, err = explain(tmp_path, [deployment(3), translated()[1], NAMESPACE], *words)
+    assert (code, err) == (1, "")
+    assert [each["allocator"] for each in json.loads(out)["explained"]] == [None]
+
+
 def test_a_legacy_template_is_no_problem_where_pods_are_translated(tmp_path: Path) -> None:
     legacy = deployment(1)
     limits = {"nvidia.com/gpu": "1"}
