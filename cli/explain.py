@@ -121,9 +121,9 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     values = {_full_name(each): each for each in _pods_of(objects)}
     told = {each.pod: Told() for each in pods}
     # Nothing but a pod that exists is asked about: no template of a workload.
-    for each in pods:
-        if each.pod in values:
-            told[each.pod] = ask_about(options, each, values[each.pod], streams, findings)
+    for pod in pods:
+        if pod.pod in values:
+            told[pod.pod] = ask_about(options, pod, values[pod.pod], streams, findings)
     output.print_findings(findings, streams.err)
     _print_explanations(options, _add_remedies(done, told), told, streams)
     if has_errors(findings):
