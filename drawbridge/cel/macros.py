@@ -5,6 +5,7 @@ selects the macros.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -173,56 +174,44 @@ def _exists_one(build: Builder, target: CelNode | None, args: Sequence[CelNode])
 def _collect(  # noqa: PLR0913, PLR0917  # the differences of the collecting macros
     build: Builder,
     target: CelNode | None,
-    variables: tuple[str, str | None],
-    initial: CelNode,
-    kept: CelNode | None,
+    args: Sequence[CelNode],
     step: CelNode,
+    initial: CelNode,
+    names: int = 2,
 ) -> CelNode:
-    """Create a fold that adds to a collection, only where `kept` is true if it is given."""
-    if kept is not None:
-        step = build.call("_?_:_", kept, step, build.accumulator())
+    """Create a fold that adds to a collection, only where an argument before the last is true."""
+    simple = "argument is not an identifier" if names == 1 else "argument must be a simple name"
+    variables = _variables(args[:names], simple)
+    if len(args) == names + 2:
+        step = build.call("_?_:_", args[names], step, build.accumulator())
     return build.fold(
         _target(target), variables, initial, build.literal(value=True), step, build.accumulator()
     )
 
 
-def _map(build: Builder, target: CelNode | None, args: Sequence[CelNode]) -> CelNode:
-    variables = _variables(args[:1], "argument is not an identifier")
-    kept = args[1] if len(args) == 3 else None
+def _map(
+    build: Builder, target: CelNode | None, args: Sequence[CelNode], names: int = 1
+) -> CelNode:
     step = build.call("_+_", build.accumulator(), build.list(args[-1]))
-    return _collect(build, target, variables, build.list(), kept, step)
+    return _collect(build, target, args, step, build.list(), names)
 
 
 def _filter(build: Builder, target: CelNode | None, args: Sequence[CelNode]) -> CelNode:
-    variables = _variables(args[:1], "argument is not an identifier")
-    step = build.call("_+_", build.accumulator(), build.list(args[0]))
-    return _collect(build, target, variables, build.list(), args[1], step)
+    return _map(build, target, (*args, args[0]))
 
 
-def _transform_list(build: Builder, target: CelNode | None, args: Sequence[CelNode]) -> CelNode:
-    variables = _variables(args[:2], "argument must be a simple name")
-    kept = args[2] if len(args) == 4 else None
-    step = build.call("_+_", build.accumulator(), build.list(args[-1]))
-    return _collect(build, target, variables, build.list(), kept, step)
+_transform_list = partial(_map, names=2)
 
 
-def _transform_map(build: Builder, target: CelNode | None, args: Sequence[CelNode]) -> CelNode:
-    variables = _variables(args[:2], "argument must be a simple name")
-    kept = args[2] if len(args) == 4 else None
-    key = build.ident(variables[0])
-    step = build.call("cel.@mapInsert", build.accumulator(), key, args[-1])
-    empty = MapLiteral(build.new_id(), build.offset, ())
-    return _collect(build, target, variables, empty, kept, step)
-
-
-def _transform_map_entry(
-    build: Builder, target: CelNode | None, args: Sequence[CelNode]
+def _transform_map(
+    build: Builder, target: CelNode | None, args: Sequence[CelNode], *, keyed: bool = True
 ) -> CelNode:
-    variables = _variables(args[:2], "argument must be a simple name")
-    kept = args[2] if len(args) == 4 else None
-    step = build.call("cel.@mapInsert", build.accumulator(), args[-1])
-    empty = MapLiteral(build.new_id(), build.offset, ())
-    return _collect(build, target, variables, empty, kept, step)
+    entry = (build.ident(_variable(args[0])), args[-1]) if keyed else args[-1:]
+    step = build.call("cel.@mapInsert", build.accumulator(), *entry)
+    return _collect(build, target, args, step, MapLiteral(build.new_id(), build.offset, ()))
+
+
+_transform_map_entry = partial(_transform_map, keyed=False)
 
 
 def _bind(build: Builder, target: CelNode | None, args: Sequence[CelNode]) -> CelNode | None:
