@@ -12,17 +12,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 _NAME: Final = "drawbridge-ca"
-_KEY_USAGE: Final = x509.KeyUsage(
-    digital_signature=False,
-    content_commitment=False,
-    key_encipherment=False,
-    data_encipherment=False,
-    key_agreement=False,
-    key_cert_sign=True,
-    crl_sign=True,
-    encipher_only=False,
-    decipher_only=False,
-)
 
 
 class Certificate(msgspec.Struct, frozen=True):
@@ -92,7 +81,7 @@ def create_authority(now: float, life: float) -> Authority:
         .not_valid_before(_to_time(now - life))
         .not_valid_after(_to_time(now + life))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_KEY_USAGE, critical=True)
+        .add_extension(usage_of_key(signs_certificates=True), critical=True)
         .add_extension(identifier, critical=False)
         .sign(key, hashes.SHA256())
     )
@@ -150,6 +139,21 @@ def describe_certificate(certificate: x509.Certificate) -> Certificate:
         certificate.public_bytes(serialization.Encoding.PEM).decode(),
         certificate.not_valid_before_utc.timestamp(),
         certificate.not_valid_after_utc.timestamp(),
+    )
+
+
+def usage_of_key(*, signs_certificates: bool) -> x509.KeyUsage:
+    """Return what a key is for: to sign certificates, or else to prove who serves."""
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
     )
 
 

@@ -11,24 +11,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from certs.authority import Authority, describe_certificate, encode_key
+from certs.authority import Authority, describe_certificate, encode_key, usage_of_key
 
 _NAME: Final = "drawbridge"
 # In seconds.
 LEAF_LIFE: Final = 7 * 86_400.0
 # The part of the life that is left when a leaf is due.
 _DUE: Final = 1 / 3
-_KEY_USAGE: Final = x509.KeyUsage(
-    digital_signature=True,
-    content_commitment=False,
-    key_encipherment=False,
-    data_encipherment=False,
-    key_agreement=False,
-    key_cert_sign=False,
-    crl_sign=False,
-    encipher_only=False,
-    decipher_only=False,
-)
 
 
 class Leaf(msgspec.Struct, frozen=True):
@@ -85,7 +74,7 @@ def _add_extensions(
     above = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
     return (
         builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_KEY_USAGE, critical=True)
+        .add_extension(usage_of_key(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.SubjectAlternativeName(list(map(x509.DNSName, names))), critical=False)
         .add_extension(identifier, critical=False)
