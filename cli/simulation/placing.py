@@ -21,6 +21,7 @@ from drawbridge.finding import Finding
 from drawbridge.ledger import codes, node_fit
 from drawbridge.ledger.ledger import Ledger, name_of
 from drawbridge.ledger.placing import Placer, PodPlacement
+from drawbridge.ledger.pods import Pod
 from drawbridge.ledger.replicas import PodPlacer, number_pod, place_on_each_node, place_replicas
 from drawbridge.ledger.stages import PodStages
 from drawbridge.ledger.unenforced import (
@@ -35,6 +36,19 @@ from drawbridge.translate.legacy.read import find_dialects, make_pod
 from drawbridge.translate.pods import translate
 
 _TRANSLATE: Final = "Run `drawbridge translate` on the manifest first, or install a device plugin."
+
+
+class NoScheduler:
+    """Leaves pods pending, as a cluster without their scheduler does."""
+
+    def place_pod(self, pod: Pod) -> PodPlacement:
+        """Return why a pod is not placed."""
+        text = (
+            f"the scheduler {pod.spec.scheduler_name} runs only with bridge placement, which the"
+            " configuration does not have"
+        )
+        reason = node_fit.make_reason(codes.SCHEDULER_NOT_INSTALLED, "scheduler", text)
+        return PodPlacement(pod.full_name, None, (), (reason,))
 
 
 @dataclass(frozen=True)
@@ -144,15 +158,18 @@ def _place_pods(
     for pod in inputs.pods:
         findings += inputs.objects.located(_report_ignored(pod, inputs, advise))
         placer = members.get(id(pod)) or placers[schedulers.of_pod(pod.pod)]
+        filters = stages
+        if schedulers.lacks_scheduler(pod.pod):
+            placer, filters = NoScheduler(), None
         first = number_pod(pod.pod, 0) if pod.path else pod.pod
-        if stages is not None:
-            stages.add(first)
+        if filters is not None:
+            filters.add(first)
         if not pod.path:
             yield placer.place_pod(pod.pod)
             continue
         placed = _place_workload(pod, schedulers, placer)
-        if stages is not None and placed.replicas.refused and not pod.pods.on_each_node:
-            stages.replace(first, number_pod(pod.pod, placed.replicas.fits))
+        if filters is not None and placed.replicas.refused and not pod.pods.on_each_node:
+            filters.replace(first, number_pod(pod.pod, placed.replicas.fits))
         if placed.replicas.untried:
             message = (
                 f"{placed.replicas.fits:,} of {placed.replicas.number:,} pods are placed, and "

@@ -10,6 +10,7 @@ from cli.input.namespace_labels import labels_of_namespaces
 from cli.simulation.input import SimulationInput
 from cli.simulation.pod_allocators import PodAllocators, find_pod_allocators
 from drawbridge.config.model import Configuration, Placement
+from drawbridge.config.placement import owned_pools
 from drawbridge.config.policy import device_quotas
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.inventory import find_published_pool
@@ -28,6 +29,7 @@ from drawbridge.ledger.replicas import PodPlacer
 from drawbridge.ledger.stages import FilteredCluster
 from drawbridge.solver.deviations import Allocator
 from drawbridge.solver.world import World
+from drawbridge.translate.changes.scheduler import OURS
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,11 @@ class SimulatedSchedulers:
     def of_pod(self, pod: Pod) -> Allocator:
         """Return the allocator of the scheduler of a pod."""
         return self.chosen or self.pools.choose(pod)
+
+    def lacks_scheduler(self, pod: Pod) -> bool:
+        """Return whether no scheduler sees a pod: that of Drawbridge needs owned pools."""
+        is_ours = self.chosen is None and pod.spec.scheduler_name == OURS
+        return is_ours and not owned_pools(self.inputs.configuration)
 
     def world_of(self, allocator: Allocator) -> tuple[Planner, ClusterNodes]:
         """Return the pools and the nodes of an allocator; a chosen one may use all nodes."""

@@ -76,7 +76,7 @@ def format_waiting(waiting: WaitingPod) -> Iterator[str]:
             yield f"    {format_rating(placement.rating)}"
         yield f"    {DEVICES_NOTE}"
     else:
-        yield f"  simulation: no node has the devices ({waiting.allocator})"
+        yield f"  simulation: no node can take the pod ({waiting.allocator})"
         yield from format_reasons(placement.reasons[:_MAX_REASONS], "    ")
         if (more := len(placement.reasons) - _MAX_REASONS) > 0:
             yield f"    and {count_noun(more, 'more reason')}"

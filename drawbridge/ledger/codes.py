@@ -5,6 +5,7 @@ from drawbridge.finding import Codes
 CODES = Codes()
 
 MARK_UNREADABLE = CODES.define("MarkUnreadable")
+SCHEDULER_NOT_INSTALLED = CODES.define("SchedulerNotInstalled")
 GANG_NOT_PLACED = CODES.define("GangNotPlaced")
 DEVICE_HELD_TWICE = CODES.define("DeviceHeldTwice")
 DEVICE_OF_OTHER_NODE = CODES.define("DeviceOfOtherNode")

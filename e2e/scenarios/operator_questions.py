@@ -78,7 +78,7 @@ def one_command_says_who_holds_a_device_and_why_a_pod_waits(stage: Stage) -> Non
     inside = ("-n", stage.namespace)
     told = cluster.drawbridge("explain", "waiter", *inside)
     assert told.code == 1, told
-    assert "simulation: no node has the devices (upstream)" in told.out, told
+    assert "simulation: no node can take the pod (upstream)" in told.out, told
     assert " ago: FailedScheduling: " in told.out, told
     first, second = devices(stage, "holder")
     for device in (first, second):
@@ -120,4 +120,4 @@ def the_same_commands_answer_in_bridge_placement(stage: BridgeStage) -> None:
     told = cluster.drawbridge("explain", "waiter", "-n", stage.namespace)
     assert told.code == 1, told
     assert "  allocator" in told.out, told
-    assert "simulation: no node has the devices (drawbridge)" in told.out, told
+    assert "simulation: no node can take the pod (drawbridge)" in told.out, told

@@ -161,7 +161,7 @@ def test_a_live_cluster_gives_the_same_explanation_as_its_files(tmp_path: Path) 
     code, out, err = explain(tmp_path, objects)
     # A live cluster knows when the pod was created, and simulates where it could go.
     lines = re.sub(r", created \d+s ago", "", live[1]).splitlines()
-    at = lines.index("  simulation: no node has the devices (upstream)")
+    at = lines.index("  simulation: no node can take the pod (upstream)")
     assert lines[at + 1] == "    there are no nodes [NodeUnfit]"
     assert (live[0], [*lines[:at], *lines[at + 2 :]], live[2]) == (code, out.splitlines(), err)
     assert "1 pod: 0 with node and devices" in live[1]

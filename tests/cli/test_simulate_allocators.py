@@ -129,6 +129,36 @@ def test_placement_or_the_option_chooses_the_allocator(
     assert f"Allocator: {expected}, " in simulate(*files, *arguments)[1]
 
 
+@pytest.mark.parametrize(
+    ("configuration", "arguments", "placed"),
+    [
+        ("", (), False),
+        (NATIVE, (), False),
+        ("", ("--stages",), False),
+        (BRIDGE, (), True),
+        ("", ("--allocator", "upstream"), True),
+    ],
+)
+def test_no_scheduler_places_pods_of_ours_without_bridge_placement(
+    run: Run, configuration: str, arguments: tuple[str, ...], *, placed: bool
+) -> None:
+    single = pod("a", spec="schedulerName: drawbridge")
+    template = "".join(f"    {line}\n" for line in single.splitlines()[2:])
+    workload = (
+        "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: w}\n"
+        f"spec:\n  replicas: 2\n  template:\n{template}"
+    )
+    code, printed, _ = run(single + workload + configuration, *arguments)
+    first, *others = printed["pods"]
+    assert (code == 0, first["node"] is not None, all(each["node"] for each in others)) == (
+        placed,
+        placed,
+        placed,
+    )
+    codes = {reason["code"] for each in printed["pods"] for reason in each["reasons"]}
+    assert codes == (set() if placed else {"SchedulerNotInstalled"})
+
+
 def test_our_allocator_uses_only_owned_pools(run: Run) -> None:
     zone = "nodeSelector: {matchLabels: {zone: b}}"
     configuration = BRIDGE.replace("nodeSelector: {}", zone)
