@@ -4,9 +4,14 @@ aiohttp does not support address ranges in NO_PROXY. Pods behind a proxy often h
 `NO_PROXY=10.96.0.0/12`, and the API server's address in a pod is an IP address.
 """
 
+import contextlib
 import ipaddress
 from collections.abc import Mapping
+from typing import Final
 from urllib.parse import urlsplit
+
+# An entry of NO_PROXY can name the port of a URL that has none.
+_DEFAULT_PORTS: Final[Mapping[str, int]] = {"http": 80, "https": 443}
 
 
 def proxy_for(url: str, environ: Mapping[str, str]) -> str | None:
@@ -18,7 +23,8 @@ def proxy_for(url: str, environ: Mapping[str, str]) -> str | None:
     if not proxy or is_local(host):
         return None
     excluded = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
-    if any(_matches(rule.strip().lower(), host, parts.port) for rule in excluded.split(",")):
+    port = parts.port or _DEFAULT_PORTS.get(parts.scheme.lower())
+    if any(_matches(rule.strip().lower(), host, port) for rule in excluded.split(",")):
         return None
     return proxy if "://" in proxy else f"http://{proxy}"
 
@@ -30,19 +36,20 @@ def is_local(host: str) -> bool:
 
 
 def _matches(rule: str, host: str, port: int | None) -> bool:
+    """Return whether an entry is about a server; entries mean what they mean to Go's programs."""
     if rule in ("", "*"):
         return rule == "*"
-    address = _parse_address(host)
-    if address is not None:
-        try:
-            return address in ipaddress.ip_network(rule, strict=False)
-        except ValueError:
-            pass
     name, colon, rule_port = rule.rpartition(":")
-    if colon and rule_port.isdecimal():
+    if colon and rule_port.isdecimal() and _parse_address(rule) is None:
         if rule_port != f"{port}":
             return False
         rule = name
+    rule = rule.removeprefix("[").removesuffix("]")
+    address = _parse_address(host)
+    if address is not None:
+        with contextlib.suppress(ValueError):  # a domain
+            return address in ipaddress.ip_network(rule, strict=False)
+        return False
     domain = rule.removeprefix("*").removeprefix(".")
     return host.endswith(f".{domain}") or (host == domain and not rule.startswith((".", "*")))
 
