@@ -18,7 +18,7 @@ from typing import Any
 
 from drawbridge.cluster.errors import AccessError
 from drawbridge.cluster.failure_log import FailureLog
-from drawbridge.cluster.proxy import proxy_for
+from drawbridge.cluster.proxy import check_proxy, proxy_for
 
 _LOG = logging.getLogger("drawbridge.cluster.credentials")
 # The mount path of the service account in a pod.
@@ -180,12 +180,13 @@ class Credentials:
             if not text.isprintable():  # it is not shown, because it can be the token
                 raise AccessError(f"the credentials have a control character in {name}")
         server = str(configuration.host).rstrip("/")
+        proxy = configuration.proxy and check_proxy("proxy-url", str(configuration.proxy))
         return Access(
             server=server,
             headers=headers,
             tls=self._tls_context(configuration) if server.startswith("https") else None,
             server_name=configuration.tls_server_name or None,
-            proxy=configuration.proxy or proxy_for(server, self._environ),
+            proxy=proxy or proxy_for(server, self._environ),
             renew_at=renew_at,
             client_certificate=(configuration.cert_file, configuration.key_file)
             if configuration.cert_file

@@ -6,27 +6,51 @@ aiohttp does not support address ranges in NO_PROXY. Pods behind a proxy often h
 
 import contextlib
 import ipaddress
+import re
 from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
+from drawbridge.cluster.errors import AccessError
+
 # An entry of NO_PROXY can name the port of a URL that has none.
 _DEFAULT_PORTS: Final[Mapping[str, int]] = {"http": 80, "https": 443}
+_CREDENTIALS: Final = re.compile(r"^([a-z0-9+.-]*://)?.*@", re.IGNORECASE | re.DOTALL)
 
 
 def proxy_for(url: str, environ: Mapping[str, str]) -> str | None:
-    """Return the proxy for `url`; None for a direct connection."""
+    """Return the proxy for `url`; None for a direct connection. Raises as `check_proxy` does."""
     parts = urlsplit(url)
     host = (parts.hostname or "").rstrip(".").lower()
-    variable = f"{parts.scheme.lower()}_proxy"
-    proxy = environ.get(variable) or environ.get(variable.upper())
+    lower = f"{parts.scheme.lower()}_proxy"
+    variable = lower if environ.get(lower) else lower.upper()
+    proxy = environ.get(variable)
     if not proxy or is_local(host):
         return None
     excluded = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
     port = parts.port or _DEFAULT_PORTS.get(parts.scheme.lower())
     if any(_matches(rule.strip().lower(), host, port) for rule in excluded.split(",")):
         return None
-    return proxy if "://" in proxy else f"http://{proxy}"
+    return check_proxy(variable, proxy if "://" in proxy else f"http://{proxy}")
+
+
+def check_proxy(name: str, url: str) -> str:
+    """Return the URL of a proxy; raises AccessError if aiohttp cannot use it.
+
+    The error names where the URL is from, and leaves out the credentials in it.
+    """
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in _DEFAULT_PORTS and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if usable:
+        return url
+    shown = _CREDENTIALS.sub(r"\1", url)
+    raise AccessError(
+        f"{name}: cannot use the proxy {shown!r}: set the URL of an HTTP proxy, such as "
+        "http://proxy.example.com:3128"
+    )
 
 
 def is_local(host: str) -> bool:

@@ -143,6 +143,41 @@ async def test_a_proxy_of_the_kubeconfig_is_used(api: FakeApi, tmp_path: Path) -
     assert api.requests[-1].headers["Host"] == "cluster.invalid"
 
 
+@pytest.mark.parametrize(
+    ("proxy", "shown"),
+    [
+        ("socks5://jane:secret@proxy:1080", "socks5://proxy:1080"),
+        ("socks5h://proxy:1080", "socks5h://proxy:1080"),
+        ("http://jane:secret@:3128", "http://:3128"),
+        ("http://jane:se/cret@proxy:3128", "http://proxy:3128"),
+        ("http://proxy:port", "http://proxy:port"),
+    ],
+)
+async def test_a_proxy_that_cannot_be_used_is_named_without_its_credentials(
+    tmp_path: Path, proxy: str, shown: str
+) -> None:
+    server = "https://cluster.invalid"
+    named = config(tmp_path / "named", server, {}, **{"proxy-url": proxy})
+    plain = config(tmp_path / "plain", server, {})
+    for name, credentials in {
+        "proxy-url": Credentials(named, environ={}),
+        "HTTPS_PROXY": Credentials(plain, environ={"HTTPS_PROXY": proxy}),
+        "https_proxy": Credentials(plain, environ={"https_proxy": proxy}),
+    }.items():
+        with pytest.raises(AccessError) as caught:
+            await credentials.access()
+        text = f"{name}: cannot use the proxy '{shown}': set the URL of an HTTP proxy"
+        assert text in str(caught.value)
+
+
+async def test_a_proxy_url_without_a_scheme_is_refused(tmp_path: Path) -> None:
+    for proxy in ("proxy:3128", "jane:secret@proxy:3128", 3128):
+        path = config(tmp_path / "config", "http://cluster.invalid", {}, **{"proxy-url": proxy})
+        with pytest.raises(AccessError, match="proxy-url: cannot use the proxy") as caught:
+            await Credentials(path, environ={}).access()
+        assert "secret" not in str(caught.value)
+
+
 async def test_a_proxy_of_the_environment_is_used(api: FakeApi, tmp_path: Path) -> None:
     path = config(tmp_path / "config", "http://cluster.invalid", {})
 
