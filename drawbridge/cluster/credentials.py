@@ -64,8 +64,10 @@ class Credentials:
         self._service_account = service_account
         self._environ = environ
         self._now = now
+        if _expand("~") == "~":  # kubernetes.aio cannot be imported without a home
+            os.environ["HOME"] = "/"  # as container runtimes do
         self._in_pod = not kubeconfig and not context and _is_pod(service_account, environ)
-        default = environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+        default = environ.get("KUBECONFIG") or _expand("~/.kube/config")
         self._kubeconfig = kubeconfig or default
         self.namespace = "default"
         self._access: Access | None = None
@@ -233,7 +235,12 @@ def _is_pod(service_account: Path, environ: Mapping[str, str]) -> bool:
 
 
 def _any_exists(files: str) -> bool:
-    return any(Path(name).expanduser().exists() for name in files.split(os.pathsep) if name)
+    return any(Path(_expand(name)).exists() for name in files.split(os.pathsep) if name)
+
+
+def _expand(path: str) -> str:
+    """Expand `~`; what cannot be expanded stays."""
+    return os.path.expanduser(path)  # noqa: PTH111  # Path.expanduser raises RuntimeError
 
 
 def _impersonation_headers(user: Mapping[str, Any]) -> dict[str, str]:

@@ -4,6 +4,7 @@ import asyncio
 import datetime as dt
 import json
 import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,33 @@ def token_of(api: FakeApi) -> str:
 async def asked(credentials: Credentials) -> str:
     async with Session(credentials, pause=Clock().pause) as session:
         return await session.version()
+
+
+async def test_a_user_without_a_home_has_no_default_kubeconfig(tmp_path: Path) -> None:
+    """A process of its own, because the library looks for the home when it is imported."""
+    program = f"""
+import asyncio, os, pathlib, pwd
+def no_user(number): raise KeyError(number)
+del os.environ["HOME"]
+pwd.getpwuid = no_user
+from drawbridge.cluster.credentials import Credentials
+from drawbridge.cluster.errors import AccessError
+folder = pathlib.Path({str(tmp_path)!r})
+def read(environ, kubeconfig=None):
+    return asyncio.run(
+        Credentials(kubeconfig, service_account=folder, environ=environ).access()
+    )
+for kubeconfig in (None, "~/config", "~nobody-has-this-name/config"):
+    try:
+        read({{}}, kubeconfig)
+    except AccessError as error:
+        print("does not exist" in str(error))
+"""
+    environ = {"HOME": "/nowhere", "PYTHONPATH": f"{Path.cwd()}"}
+    started = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", program), env=environ, stdout=PIPE, stderr=PIPE
+    )
+    assert await started.communicate() == (b"True\n" * 3, b"")
 
 
 # --- kubeconfigs -------------------------------------------------------------------------------
