@@ -121,9 +121,6 @@ def no_answer(place: str, text: str) -> ClusterReadError:
     return ClusterReadError(finding)
 
 
-_SERVICE: Final = f"{ALLOCATOR_SERVICE}.{NAMESPACE}.svc"
-
-
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare `--allocator-url` and `--allocator-ca`."""
     parser.add_argument(
@@ -160,9 +157,15 @@ def ask_allocator(options: argparse.Namespace, path: str, body: object) -> Json:
             text = "the kubeconfig has no token, and client certificates are not sent"
             raise no_answer(url, text)
         sent = request._replace(authorization=header)
-        return await sent.send(_SERVICE if local else None, trust(url, options.allocator_ca))
+        name = _service_in(await installed_namespace.find(session)) if local else None
+        return await sent.send(name, trust(url, options.allocator_ca))
 
     return live_cluster.run_with_session(chosen, send)
+
+
+def _service_in(namespace: str) -> str:
+    """Return the name that the certificate has; `namespace` is empty if it is not known."""
+    return f"{ALLOCATOR_SERVICE}.{namespace or NAMESPACE}.svc"
 
 
 def _run(request: AllocatorRequest) -> Json:
@@ -212,7 +215,7 @@ async def _forward(
     tls = trust(place, authority, registered.authorities, certificate)
     async with forward_port(session, namespace, pod, port) as local:
         request = AllocatorRequest(place, f"https://127.0.0.1:{local}", path, body, token)
-        response = await request.send(f"{ALLOCATOR_SERVICE}.{namespace}.svc", tls)
+        response = await request.send(_service_in(namespace), tls)
     return FoundAnswer(f"{namespace}/{pod}", response)
 
 

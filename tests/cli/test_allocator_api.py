@@ -50,10 +50,10 @@ def serving(cluster: Cluster, **options: Any) -> Any:  # noqa: ANN401  # an asyn
     return serving_api(cluster, ReviewServer({TOKEN: "dev"}, {"dev": RIGHTS}), **options)
 
 
-def secured(folder: Path) -> tuple[ServingCertificate, str]:
+def secured(folder: Path, service: str = SERVICE) -> tuple[ServingCertificate, str]:
     """The certificate of the Service, and the file of its CA."""
     authority = Authority(folder)
-    certificate = ServingCertificate(*(f"{each}" for each in authority.signed(SERVICE)))
+    certificate = ServingCertificate(*(f"{each}" for each in authority.signed(service)))
     assert certificate.refresh()
     return certificate, f"{authority.file}"
 
@@ -99,6 +99,27 @@ async def test_the_token_is_sent_to_the_certified_service(tmp_path: Path) -> Non
     assert reviewed == TOKEN
     # Without the CA, nothing is sent.
     assert (unknown, "certificate" in out, served.reviews.count("TokenReview")) == (2, True, 1)
+
+
+async def test_the_certificate_has_the_namespace_of_the_installation(tmp_path: Path) -> None:
+    certificate, authority = secured(tmp_path, "drawbridge-allocator.devices.svc")
+    async with FakeApi() as api, serving(Cluster(n1=3), certificate=certificate) as served:
+        words = (
+            *("simulate", "-f", "-", "--allocator-ca", authority),
+            *("--kubeconfig", f"{api.kubeconfig(tmp_path / 'config', token=TOKEN)}"),
+            *("--allocator-url", f"https://127.0.0.1:{served.port}"),
+        )
+        unknown, _, _ = await run(*words, stdin=WORK)
+        api.put(
+            {
+                "apiVersion": "admissionregistration.k8s.io/v1",
+                "kind": "MutatingWebhookConfiguration",
+                "metadata": {"name": "drawbridge"},
+                "webhooks": [{"clientConfig": {"service": {"namespace": "devices"}}}],
+            }
+        )
+        code, out, _ = await run(*words, stdin=WORK)
+    assert (unknown, code) == (2, 0), out
 
 
 @pytest.mark.parametrize(
