@@ -43,7 +43,8 @@ def a_group_without_nodes_is_expected_by_what_doctor_prints(stage: Stage) -> Non
     large = legacy_pod(stage, "large", 8)
     with configured(stage, cluster, yaml.safe_dump({"fleet": [CLOSED]})):
         decided(stage, cluster)
-        assert _apply(stage, cluster, large), "no node fits it"
+        # The nodes of the scenario before can be in the facts for some seconds.
+        stage.wait("no node fits it", lambda: _apply(stage, cluster, large, "--dry-run=server"))
         line = _examine_as_reader(stage, cluster)
     assert line["code"] == "NodesNotExpected", line
     assert "8 devices (NodePool/gpus)" in line["message"], line
@@ -72,9 +73,10 @@ def _examine_as_reader(stage: Stage, cluster: Installation) -> Line:
     return line
 
 
-def _apply(stage: Stage, cluster: Installation, pod: JSON) -> str:
+def _apply(stage: Stage, cluster: Installation, pod: JSON, *options: str) -> str:
     """Apply a pod; return why it is denied, or nothing."""
-    ran = cluster.kubectl.inside(stage.namespace)("apply", "-f", "-", stdin=yaml.safe_dump(pod))
+    kubectl, text = cluster.kubectl.inside(stage.namespace), yaml.safe_dump(pod)
+    ran = kubectl("apply", "-f", "-", *options, stdin=text)
     return ran.err if ran.code else ""
 
 
