@@ -4,7 +4,7 @@ Each answer with victims is kept, with what was held when it was asked for, unti
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from allocator.process import _Parts
@@ -39,14 +39,14 @@ class Held(NamedTuple):
 class Answered(NamedTuple):
     """A question about victims, and the answer.
 
-    With what was held then, or is left to others that wait for it, and the nodes of which the
-    allocator knew all devices.
+    With what was held then, or is left to others that wait for it, and the devices that the
+    allocator did not know, or that had a taint, as if they were held.
     """
 
     pod: JSON
     request: PreemptRequest
     held: Mapping[str, Held]
-    whole: frozenset[str]
+    unknown: frozenset[Hold]
     reply: PreemptReply
 
     @property
@@ -54,6 +54,11 @@ class Answered(NamedTuple):
         """The UIDs of the candidates whose eviction violates a budget."""
         nodes = self.request.nodes or ()
         return {each.uid for node in nodes for each in node.pods or () if each.violates}
+
+    def find_unprotected(self, names: Collection[str]) -> set[str]:
+        """Return the UIDs of the candidates of some nodes whose eviction violates no budget."""
+        nodes = (node for node in self.request.nodes or () if node.node in names)
+        return {each.uid for node in nodes for each in node.pods or () if not each.violates}
 
 
 class Preemptions(Evictions):
@@ -85,13 +90,13 @@ class Preemptions(Evictions):
     def ask(self, parts: _Parts, pod: JSON, nodes: Iterable[PreemptionNode]) -> list[str]:
         """Return the UIDs of the pods that must go for a pod, and note the answer."""
         request = PreemptRequest(pod_uid=pod["metadata"]["uid"], nodes=tuple(nodes))
-        held, whole = read_available(parts, pod), _find_whole(parts)
+        held, unknown = read_available(parts, pod), _find_unknown(parts)
         reply = parts.calls.preempt(request)
         chosen = [*reply.victims, *(v for each in reply.evictions for v in each.victims)]
         if chosen:
             self._network.count("preemption")
             self.note(pod, chosen)
-            self.answered.append(Answered(pod, request, held, whole, reply))
+            self.answered.append(Answered(pod, request, held, unknown, reply))
         return chosen
 
 
@@ -162,11 +167,12 @@ def list_published(parts: _Parts, *, tainted: bool = True) -> set[Device]:
     }
 
 
-def _find_whole(parts: _Parts) -> frozenset[str]:
-    """Return the nodes of which an allocator has all slices, with all devices and no taint."""
+def _find_unknown(parts: _Parts) -> frozenset[Hold]:
+    """Return the devices of which an allocator has not all slices of the pool, or with a taint."""
     published = list_published(parts, tainted=False)
     return frozenset(
-        name
+        Hold((name, device), "", shape.size(device))
         for name, shape in NODES.items()
-        if published.issuperset((name, device) for device in shape.devices)
+        for device in shape.devices
+        if (name, device) not in published
     )

@@ -67,7 +67,8 @@ LOW = (PotentialVictim(uid="v1", violates=True), PotentialVictim(uid="v2"))
     [
         (PreemptReply(node="n2", victims=("v2",)), ""),
         (PreemptReply(node="n2", victims=("v2",), violations=1), "1 violations"),
-        (PreemptReply(evictions=(Eviction("n2", ("v1",)),), violations=1), ""),
+        (PreemptReply(evictions=(Eviction("n2", ("v2",)),)), ""),
+        (PreemptReply(evictions=(Eviction("n2", ("v1",)),), violations=1), "enough other victims"),
         (PreemptReply(evictions=(Eviction("n2", ("v1",)),)), "0 violations"),
         (PreemptReply(node="n2", victims=("v1",), violations=1), "n2 has other victims"),
         (PreemptReply(node="n2", victims=("v1", "v2"), violations=1), "can have devices of n2"),
@@ -79,7 +80,7 @@ def test_a_victim_is_needed_and_protected_ones_go_last(reply: PreemptReply, brok
         for uid, device, size in (("v1", "gpu-0", 1), ("v2", "gpu-1", 4))
     }
     asked = PreemptRequest(pod_uid="p", nodes=(PreemptionNode(node="n2", pods=LOW),))
-    assert broken in next(judge(Answered(POD, asked, held, frozenset({"n2"}), reply)), "")
+    assert broken in next(judge(Answered(POD, asked, held, frozenset(), reply)), "")
 
 
 POD = {
@@ -97,6 +98,7 @@ def judge(answered: Answered) -> Iterator[str]:
     store = SimpleNamespace(find=lambda *_: CLAIM)
     world = SimpleNamespace(
         network=SimpleNamespace(store=store, count=lambda _: None),
+        all=lambda _: [POD],
         pairs={"host": SimpleNamespace(scheduler=scheduler)},
         claims=SimpleNamespace(renamed=set()),
         large=SimpleNamespace(may_wait=lambda _: False),
