@@ -52,8 +52,9 @@ _OF_ADMINS = (0.0, 0.0, 0.0, 0.2)
 _OF_NICS = (0.0, 0.0, 0.1, 0.3)
 # Budgets protect pods in this part of the seeds.
 _WITH_BUDGETS = 0.6
-# A quota on a name that no class maps is there in this part of the seeds.
-_WITH_MIRROR = 0.5
+# A quota on a name that no class maps is there in this part of the seeds; in a part of these,
+# there is one more, whose mirror nobody can write.
+_WITH_MIRROR, _REFUSED_MIRROR = 0.5, 0.5
 # What happens without faults: work ends, other work comes, and another host leads.
 _CALM = {
     "finish": 6,
@@ -70,6 +71,7 @@ _CALM = {
     "kill controller": 1,
     "allocate as rival": 1,
     "end rivals": 1,
+    "use mirrored": 2,
 }
 # All is well again this soon after each of these: without faults, and volumes that wait; later
 # after a restore, when pods that are gone are still promised devices from time to time.
@@ -128,6 +130,8 @@ class Conditions(NamedTuple):
     selects: str = ""
     # Whether a quota on a name that no class maps has a mirror.
     has_mirror: bool = False
+    # Whether a policy of others refuses the mirror of another namespace.
+    refuses_mirror: bool = False
     # How many pods a queue holds back by a gate, and how many namespaces users have.
     gated: float = 0.0
     spaces: int = 1
@@ -235,7 +239,12 @@ def _draw_others(conditions: Conditions, seed: int) -> Conditions:
     has_budgets = drawn.random() < _WITH_BUDGETS
     selects = drawn.choice(("", "", "namespace", "selection", "selection"))
     has_mirror = drawn.random() < _WITH_MIRROR
-    return conditions._replace(has_budgets=has_budgets, selects=selects, has_mirror=has_mirror)
+    return conditions._replace(
+        has_budgets=has_budgets,
+        selects=selects,
+        has_mirror=has_mirror,
+        refuses_mirror=has_mirror and drawn.random() < _REFUSED_MIRROR,
+    )
 
 
 def _draw_users(conditions: Conditions, seed: int) -> Conditions:

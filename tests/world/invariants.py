@@ -20,8 +20,8 @@ from tests.world.books import no_book_is_lost_or_overlaps, the_books_have_what_c
 from tests.world.fabric import list_unattached
 from tests.world.foreign_taints import our_controller_changes_no_taint_of_others
 from tests.world.gangs import COSCHEDULING, GROUP, gang_of, is_reserved_for
+from tests.world.mirrors import REFUSING, the_mirror_says_what_the_other_side_leaves
 from tests.world.mirrors import SPACE as MIRRORED
-from tests.world.mirrors import the_mirror_says_what_the_other_side_leaves
 from tests.world.network import LEASE_SECONDS, SYSTEM
 from tests.world.nodes import (
     Device,
@@ -74,8 +74,8 @@ _ALLOWED = {
         "/nodes/",
         f"/namespaces/{MIGRATED}[^/]*/resourceclaimtemplates",
         # In both: a restored name without a class can still have claims of its former one.
-        f"/namespaces/({MIGRATED}|{MIRRORED})/resourcequotas/{MIRRORED_QUOTA}$",
-        f"/namespaces/({MIGRATED}|{MIRRORED})/resourcequotas$",
+        f"/namespaces/({MIGRATED}|{MIRRORED}|{REFUSING})/resourcequotas/{MIRRORED_QUOTA}$",
+        f"/namespaces/({MIGRATED}|{MIRRORED}|{REFUSING})/resourcequotas$",
         "/mutatingwebhookconfigurations/drawbridge",
         "/validatingadmissionpolicies/drawbridge-owned-devices$",
         "/devicetaintrules",

@@ -24,7 +24,7 @@ def list_objects(world: "World") -> Iterator[JSON]:
     yield from make_system(compose(conditions, Chosen()), conditions.version)
     yield make_quota()
     yield from make_namespaces() if conditions.selects else ()
-    yield from make_mirrored() if conditions.has_mirror else ()
+    yield from make_mirrored(refuses=conditions.refuses_mirror) if conditions.has_mirror else ()
     yield from make_budgets() if conditions.has_budgets else ()
     yield from make_fence() if conditions.fences_devices else ()
 

@@ -15,6 +15,7 @@ from drawbridge.cluster.history import RESTORE_SECONDS
 from drawbridge.ledger.ledger import Ledger
 from tests.cluster.fake.kinds import JSON, Kind, named
 from tests.cluster.fake.store import Change, Saved, Store
+from tests.cluster.fake.trouble import Seen
 from tests.world import (
     clock,
     controller_events,
@@ -43,6 +44,7 @@ from tests.world.gangs import is_reserved_for
 from tests.world.holders import Holders
 from tests.world.large import LargeClaims
 from tests.world.machines import Machine
+from tests.world.mirrors import refuse_mirror
 from tests.world.namespaces import Namespaces
 from tests.world.network import LATEST_SECONDS, Network
 from tests.world.newcomers import Newcomers
@@ -60,6 +62,7 @@ from tests.world.start import list_models, list_objects
 from tests.world.stock import StockScheduler
 from tests.world.uses import Uses
 from tests.world.waiting_pods import Answer
+from tests.world.watches import Front
 from tests.world.whole_gangs import WholeGangs
 
 HOSTS = ("host-a", "host-b")
@@ -178,7 +181,7 @@ class World:
         for value in list_objects(self):
             self.server.put(value)
         self._fence.start_servers()
-        self.network.admit = self._fence.check
+        self.network.admit = self._admit
         for machine in self.machines.values():
             if machine.name not in SCALED:
                 machine.register()
@@ -207,6 +210,10 @@ class World:
         self.network.counted["cut computation"] = self.copies.cuts
         self.network.counted["copy of a process"] = self.copies.copies
         self.outcome.counted |= self.network.counted
+
+    def _admit(self, who: str, front: Front, seen: Seen) -> None:
+        self._fence.check(who, front, seen)
+        refuse_mirror(seen)
 
     async def _play(self) -> None:
         await asyncio.sleep(5)
