@@ -7,13 +7,14 @@ which is before the write if that takes long. What nobody observed is in the gap
 
 import datetime as dt
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from drawbridge.cluster.store import CachedObject
 from drawbridge.names import USAGE_CONFIG_MAP_PREFIX
 from drawbridge.usage.book import Book, BookError, BookRow
+from drawbridge.usage.meter import MAX_DELAY
 from drawbridge.usage.stored_books import read_config_map
 from tests.cluster.fake.kinds import JSON, Kind, named
 from tests.cluster.fake.store import Change
@@ -26,12 +27,24 @@ from tests.world.objects import ALL_NODES, CLASS, NIC_CLASS, NIC_DRIVER
 if TYPE_CHECKING:
     from tests.world.world import World
 
-Group = tuple[str, str]  # namespace and class
 _CONFIG_MAP: Final = named("configmaps")
-# The latest book has what claims had until then: a write each minute, and after a change of leader.
-_LATEST_SECONDS = 300
+# The latest book has what claims had until then: each ten seconds, and after a change of leader.
+_LATEST_SECONDS = 60
+# Controllers believe the time of a claim of which they hear less late.
+_MOST_LATE = MAX_DELAY - 10
 # Times are whole seconds at both ends.
 _ROUNDED_SECONDS = 2
+
+
+class Group(NamedTuple):
+    """Whose usage of a class is compared: of one owner, or of all of a namespace."""
+
+    namespace: str
+    class_name: str
+    owner: str = ""
+
+
+_Sums = defaultdict[Group, Fraction]
 
 
 class _Interval(NamedTuple):
@@ -42,6 +55,8 @@ class _Interval(NamedTuple):
     end: float
     amount: Fraction
     slack: float
+    # How much of that is only because somebody counted it late, and not at all before that.
+    early: float = 0.0
 
     def within(self, start: float, end: float) -> Fraction:
         """Return the device-seconds within a time."""
@@ -62,6 +77,8 @@ class Books:
         self._written: dict[str, dict[str, float]] = defaultdict(dict)
         # How late a controller has heard of a version, or of a later one of the claim.
         self._late: dict[str, float] = {}
+        self._timed = set[str]()  # the versions of claims that have the time of their allocation
+        self._controllers = controllers
         self.broken: list[str] = []
 
     # --- what happens ---
@@ -90,7 +107,9 @@ class Books:
             return
         for group, amount in had.items():
             self._ended.append((_Interval(group, since, now, amount, early), began, version))
-        early = max(0.0, now - _read_time(change.after, now))
+        told = _read_time(change.after)
+        early = max(0.0, now - (told or now))
+        self._timed.update({version} if told else ())
         self._held[uid] = now, amounts, version, early
 
     def hear(
@@ -134,13 +153,25 @@ class Books:
 
     def list_intervals(self) -> Iterator[_Interval]:
         """Yield what claims have had, and have."""
-        for interval, *versions in self._ended:
-            late = sum(self._find_late(interval.start, version) for version in versions)
-            yield interval._replace(slack=interval.slack + late)
+        for interval, began, ended in self._ended:
+            late = self._find_late(interval.start, ended)
+            yield self._with_start(interval._replace(slack=interval.slack + late), began)
         for since, amounts, version, early in self._held.values():
             for group, amount in amounts.items():
-                late = early + self._find_late(since, version)
-                yield _Interval(group, since, clock.wall(), amount, late)
+                interval = _Interval(group, since, clock.wall(), amount, early)
+                yield self._with_start(interval, version)
+
+    def _with_start(self, interval: _Interval, began: str) -> _Interval:
+        """Return an interval with how late its start was heard of.
+
+        Who leads all the time counts what it hears late from the time that the claim has.
+        """
+        late, controllers = self._find_late(interval.start, began), self._controllers
+        leads = controllers.terms == len(controllers.replicas) == 1
+        is_exact = leads and began in self._timed and late < _MOST_LATE
+        is_heard = began in self._late and interval.start + late < interval.end
+        early = late if is_exact and is_heard else 0.0
+        return interval._replace(slack=interval.slack + late, early=early)
 
 
 def _read_book(config_map: JSON | None) -> Book | None:
@@ -152,11 +183,11 @@ def _read_book(config_map: JSON | None) -> Book | None:
         return None
 
 
-def _read_time(claim: JSON | None, now: float) -> float:
-    """Return the time of its allocation that a claim has, if it has one."""
+def _read_time(claim: JSON | None) -> float:
+    """Return the time of its allocation that a claim has; 0 if it has none."""
     allocation = ((claim or {}).get("status") or {}).get("allocation") or {}
     told = allocation.get("allocationTimestamp")
-    return dt.datetime.fromisoformat(told).timestamp() if told else now
+    return dt.datetime.fromisoformat(told).timestamp() if told else 0.0
 
 
 def _read_amounts(claim: JSON) -> dict[Group, Fraction]:
@@ -168,8 +199,16 @@ def _read_amounts(claim: JSON) -> dict[Group, Fraction]:
             pool, name = hold.device
             part = Fraction(hold.amount, ALL_NODES[pool].size(name)) if hold.share else Fraction(1)
             class_name = NIC_CLASS if result["driver"] == NIC_DRIVER else CLASS
-            amounts[claim["metadata"]["namespace"], class_name] += part
+            for owner in ("", _name_owner(claim)):
+                amounts[Group(claim["metadata"]["namespace"], class_name, owner)] += part
     return dict(amounts)
+
+
+def _name_owner(claim: JSON) -> str:
+    """Return what the books charge a claim to; no object of the world owns pods."""
+    for owner in claim["metadata"].get("ownerReferences") or ():
+        return f"{owner['kind']}/{owner['name']}"
+    return f"ResourceClaim/{claim['metadata']['name']}"
 
 
 def _compare(
@@ -207,7 +246,7 @@ def no_book_is_lost_or_overlaps(world: "World") -> Iterator[str]:
 
 
 def the_books_have_what_claims_had(world: "World") -> Iterator[str]:
-    """All books together have what claims had, each device-second once.
+    """All books together have what claims had, each device-second once, also of one owner.
 
     That is judged without restores and wrong clocks, and as exactly as controllers heard of
     changes. What nobody observed can be unknown, or missing if it came and went in a gap.
@@ -218,29 +257,44 @@ def the_books_have_what_claims_had(world: "World") -> Iterator[str]:
     if not books or books[-1].through < now - _LATEST_SECONDS:
         yield f"the latest book ends at {books[-1].through if books else 0}, and it is {now:.0f}"
         return
-    start, end = books[0].start, books[-1].through
-    gaps = [gap for book in books for gap in book.gaps]
-    certain, possible = (
-        defaultdict[Group, Fraction](Fraction),
-        defaultdict[Group, Fraction](Fraction),
-    )
-    for book in books:
-        for account, row in book.rows.items():
-            certain[account[:2]] += row.used.devices
-            possible[account[:2]] += row.used.devices + row.used.unknown
-    had, slack = defaultdict[Group, Fraction](Fraction), defaultdict[Group, Fraction](Fraction)
-    missing = defaultdict[Group, Fraction](Fraction)
-    for interval in world.books.list_intervals():
-        group = interval.group
-        had[group] += interval.within(start, end)
-        slack[group] += interval.amount * Fraction(interval.slack + _ROUNDED_SECONDS)
-        missing[group] += sum(interval.within(*gap) for gap in gaps)
+    certain, possible = _sum_books(books)
+    had, slack, missing = _sum_intervals(world.books, books)
+    unknown = _Sums(Fraction)  # of owners that nobody knows
+    for group in possible.keys() - had.keys():
+        unknown[group._replace(owner="")] += possible[group]
     world.network.count("group of usage that is judged", len(had))
     for group in sorted(had.keys() | certain.keys()):
-        if group[1] not in (CLASS, NIC_CLASS):
-            continue  # of a plugin
+        if group[1] not in (CLASS, NIC_CLASS) or (group.owner and group not in had):
+            continue  # of a plugin, or of an owner that nobody knows
         if certain[group] > had[group] + slack[group]:
             yield f"{group} has had {float(had[group])}, and the books have {float(certain[group])}"
-        if possible[group] < had[group] - slack[group] - missing[group]:
-            told = f"{float(possible[group])} with what is unknown"
+        all_of_it = possible[group] + (unknown[group._replace(owner="")] if group.owner else 0)
+        if all_of_it < had[group] - missing[group]:
+            told = f"{float(all_of_it)} with what is unknown"
             yield f"{group} has had {float(had[group])}, and the books have {told}"
+
+
+def _sum_books(books: Iterable[Book]) -> tuple[_Sums, _Sums]:
+    """Return what books have, without and with what is unknown."""
+    certain, possible = _Sums(Fraction), _Sums(Fraction)
+    for book in books:
+        for account, row in book.rows.items():
+            for owner in ("", account.owner):
+                group = Group(account.namespace, account.class_name, owner)
+                certain[group] += row.used.devices
+                possible[group] += row.used.devices + row.used.unknown
+    return certain, possible
+
+
+def _sum_intervals(followed: Books, books: Sequence[Book]) -> tuple[_Sums, _Sums, _Sums]:
+    """Return what claims had in the time of books, how exact that is, and what can be missing."""
+    had, slack, missing = _Sums(Fraction), _Sums(Fraction), _Sums(Fraction)
+    gaps = [gap for book in books for gap in book.gaps]
+    for interval in followed.list_intervals():
+        group = interval.group
+        had[group] += interval.within(books[0].start, books[-1].through)
+        slack[group] += interval.amount * Fraction(interval.slack + _ROUNDED_SECONDS)
+        missing[group] += sum(interval.within(*gap) for gap in gaps)
+        early = interval.early if not gaps else 0.0
+        missing[group] += interval.amount * Fraction(interval.slack - early + _ROUNDED_SECONDS)
+    return had, slack, missing

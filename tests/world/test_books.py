@@ -1,5 +1,6 @@
 """What breaks the books of usage in the world, and what does not."""
 
+import datetime as dt
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import pairwise
@@ -21,9 +22,9 @@ from tests.world.control import Controllers
 from tests.world.network import Network
 from tests.world.world import World
 
-CONTROLLERS = cast("Controllers", SimpleNamespace())
+CONTROLLERS = cast("Controllers", SimpleNamespace(terms=2, replicas=("host",)))
 DAY = int(clock.START) // 86_400
-ACCOUNT = Account("default", "gpu", "Pod/p")
+ACCOUNT = Account("default", "gpu", "ResourceClaim/c")
 
 
 def make_book(start: int, through: int, used: int, day: int = DAY, unknown: int = 0) -> JSON:
@@ -131,6 +132,41 @@ def test_a_controller_that_skips_a_version_hears_of_it_late(
         monkeypatch.setattr(clock, "wall", lambda: clock.START + 135)
         hear(books, None, before)
         assert [*judge(books, network)] == []
+
+    run_virtually(main)
+
+
+# A claim has a device from 10 s on to 110 s, its time, and is heard of 30 s late: who leads all the
+# time counts it from the time that it has.
+@pytest.mark.parametrize(
+    ("used", "terms", "broken"),
+    [
+        (100, 1, ""),
+        (75, 1, "with what is unknown"),
+        (75, 2, ""),
+        (170, 1, "owner='ResourceClaim/c'"),
+    ],
+)
+def test_the_time_of_one_owner_is_judged(
+    monkeypatch: pytest.MonkeyPatch, used: int, terms: int, broken: str
+) -> None:
+    async def main() -> None:
+        network = make_network([make_book(0, 150, used)])
+        controllers = SimpleNamespace(terms=terms, replicas=("host",))
+        books, claims = Books(network, cast("Controllers", controllers)), named("resourceclaims")
+        states = [None, make_claim("1"), make_claim("2", "gpu-0"), make_claim("3"), None]
+        allocated = cast("JSON", states[2])["status"]["allocation"]
+        began = dt.datetime.fromtimestamp(clock.START + 10, dt.UTC)
+        allocated["allocationTimestamp"] = began.isoformat()
+        for (old, new), at, late in zip(
+            pairwise(states), (0, 10, 110, 120), (0, 30, 0, 0), strict=True
+        ):
+            monkeypatch.setattr(clock, "wall", lambda at=at: clock.START + at)
+            books.follow(claims, Change(1, old, new))
+            monkeypatch.setattr(clock, "wall", lambda at=at + late: clock.START + at)
+            hear(books, new, old)
+        told = [*judge(books, network)]
+        assert any(broken in each for each in told) if broken else not told
 
     run_virtually(main)
 

@@ -11,6 +11,9 @@ from unittest import mock
 
 from allocator.state import pod_table
 from allocator.state.pauses import WAKE_PAUSES
+from controller.reconcile import Schedule
+from controller.reconcilers import SCHEDULES
+from controller.usage_books import NAME as USAGE
 from drawbridge.cluster.history import RESTORE_SECONDS
 from drawbridge.ledger.ledger import Ledger
 from tests.cluster.fake.kinds import JSON, Kind, named
@@ -68,6 +71,10 @@ from tests.world.whole_gangs import WholeGangs
 HOSTS = ("host-a", "host-b")
 # After the faults, everything must be well within this time, with the longest hold and Lease.
 SETTLE_SECONDS = 240
+# Books of usage are written more often than each minute, because a run has few of these.
+_USAGE = Schedule(min_interval=3, resync=10, max_retry=20)
+# An API server sends bookmarks as often when nothing else happens.
+_BOOKMARK_SECONDS = 50.0
 
 
 @dataclass
@@ -107,6 +114,7 @@ def play(seed: int, script: Iterable[Event], defects: Collection[str] = ()) -> O
         world = World(outcome, copies)
         with (
             mock.patch.object(pod_table, "MAX_RECORDS", world.conditions.most_records),
+            mock.patch.dict(SCHEDULES, {USAGE: _USAGE}),
             mock.patch.object(Ledger, "assume", rival_invariants.note_promises(world)),
         ):
             await world.run()
@@ -277,6 +285,8 @@ class World:
             elif pauses > 0 and invariants.is_pausing(self, left):
                 end, pauses = end + 0.5, pauses - 0.5
             await asyncio.sleep(0.5)
+            if (loop.time() - began) % _BOOKMARK_SECONDS < 0.5:
+                self.server.bookmark()
         self._say(f"all is well after {loop.time() - began:.1f} s")
 
     def _follow(self, kind: Kind, change: Change) -> None:
