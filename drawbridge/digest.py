@@ -8,4 +8,4 @@ DIGEST_BYTES: Final = 32
 
 def digest(content: bytes) -> bytes:
     """Return the key of a content."""
-    return hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest()
+    return hashlib.sha256(content).digest()

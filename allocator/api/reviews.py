@@ -5,7 +5,7 @@ effect soon. The results for equal questions that wait at the same time are aske
 """
 
 import asyncio
-import hashlib
+import hmac
 import secrets
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Final, Generic, Protocol, TypeVar
@@ -161,7 +161,7 @@ class Reviews:
         raw = token.encode("utf-8", "surrogateescape")
         if not raw or len(raw) > MAX_TOKEN_BYTES:
             return None
-        key = hashlib.blake2b(raw, key=self._key).digest()
+        key = hmac.digest(self._key, raw, "sha256")
         caller = await self._callers.find(
             key,
             lambda: self._review_token(raw),

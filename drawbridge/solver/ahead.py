@@ -133,7 +133,7 @@ def _no_answers(most: int) -> BoundedCache[Question, KnownAnswer]:
 
 def digest_uses(uses: Sequence[PoolUse], first: Collection[PooledDevice] = ()) -> bytes:
     """Return a digest of the content of uses, and of the devices that are tried first."""
-    digest = hashlib.blake2b(repr(list(first)).encode(), digest_size=_DIGEST_BYTES)
+    digest = hashlib.sha256(repr(list(first)).encode())
     for use in uses:
         shares = sorted(
             (name, sorted((key, str(amount)) for key, amount in amounts.items()))
@@ -141,4 +141,4 @@ def digest_uses(uses: Sequence[PoolUse], first: Collection[PooledDevice] = ()) -
         )
         snapshots = sorted((name, repr(uses)) for name, uses in use.snapshots.items())
         digest.update(repr((sorted(use.dedicated), shares, snapshots)).encode())
-    return digest.digest()
+    return digest.digest()[:_DIGEST_BYTES]
