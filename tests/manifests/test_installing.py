@@ -1,11 +1,13 @@
 """docs/installing.md names values, components and labels that exist, in five commands."""
 
+import argparse
 import re
 import shlex
 from pathlib import Path
 
 import pytest
 
+from cli.serve import arguments
 from tests.manifests import rendering
 from tests.manifests.rendering import CHART, MANIFESTS, ROOT, Json
 from tests.tables import read_yaml
@@ -90,3 +92,25 @@ def test_labels_are_removed_before_the_webhooks_and_the_webhooks_before_the_proc
         for part in ("drawbridge.dev/translate-", "delete mutatingwebhook", "delete -k")
     ]
     assert order == sorted(order)
+
+
+def test_the_patches_move_the_webhook_to_the_network_of_the_node(tmp_path: Path) -> None:
+    match = re.search(r"under `patches:`\n(  - target: .*?)```", PAGE, re.DOTALL)
+    assert match is not None
+    folder = rendering.write_kustomization(tmp_path, {"patches": read_yaml(match[1])})
+    objects = rendering.index(rendering.render_kustomization(folder))
+    deployment = objects["Deployment", rendering.NAMESPACE, "drawbridge-webhook"]
+    pod = deployment["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+    assert pod["hostNetwork"] is True
+    parser = argparse.ArgumentParser()
+    arguments(parser)
+    options = parser.parse_args(["webhook", *container["args"]])
+    assert ports == {
+        "admission": options.listen.port,
+        "health": options.health.port,
+        "metrics": options.metrics.port,
+    }
+    labels = objects["Namespace", "", rendering.NAMESPACE]["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
