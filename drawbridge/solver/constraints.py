@@ -36,18 +36,8 @@ def typed_values(attribute: Attribute) -> TypedValues:
     return frozenset()
 
 
-def _compared_values(attribute: Attribute, *, lists: bool) -> TypedValues:
-    """Return the values that a constraint compares; none of a list if it ignores lists."""
-    if lists:
-        return typed_values(attribute)
-    field, value = _scalar(attribute)
-    return frozenset({(_TYPES[field], value)}) if field else frozenset()
-
-
-class MatchConstraint:
-    """All devices have a value in common. The state holds the values of the devices so far."""
-
-    empty: Attribute | TypedValues | None = None
+class _Constraint:
+    """What both kinds of constraints have in common; without `lists`, they ignore lists."""
 
     def __init__(self, name: str, *, lists: bool) -> None:
         self.name = name
@@ -55,7 +45,16 @@ class MatchConstraint:
 
     def values(self, attribute: Attribute) -> TypedValues:
         """Return the values that the constraint compares."""
-        return _compared_values(attribute, lists=self.lists)
+        if self.lists:
+            return typed_values(attribute)
+        field, value = _scalar(attribute)
+        return frozenset({(_TYPES[field], value)}) if field else frozenset()
+
+
+class MatchConstraint(_Constraint):
+    """All devices have a value in common. The state holds the values of the devices so far."""
+
+    empty: Attribute | TypedValues | None = None
 
     def extend(self, state: object, attribute: Attribute) -> object | None:
         """Return the state with one more device; None if the device violates the constraint."""
@@ -70,18 +69,10 @@ class MatchConstraint:
         return state if field and getattr(state, field) == value else None
 
 
-class DistinctConstraint:
+class DistinctConstraint(_Constraint):
     """No two devices have a value in common."""
 
     empty: tuple[Attribute, ...] = ()
-
-    def __init__(self, name: str, *, lists: bool) -> None:
-        self.name = name
-        self.lists = lists
-
-    def values(self, attribute: Attribute) -> TypedValues:
-        """Return the values that the constraint compares."""
-        return _compared_values(attribute, lists=self.lists)
 
     def extend(self, state: object, attribute: Attribute) -> object | None:
         """Return the state with one more device; None if the device violates the constraint."""
