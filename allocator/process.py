@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from allocator.api.opening import ApiOptions, open_api
+from allocator.api.opening import ApiOptions, list_api_metrics, open_api
 from allocator.decisions.group_questions import key_of_group
 from allocator.scheduler.calls import SchedulerCalls
 from allocator.scheduler.known_versions import FollowedCache, KnownVersions
@@ -79,7 +79,9 @@ class AllocatorOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 async def run(options: AllocatorOptions) -> int:
     """Run until a stop signal; 0 for a graceful stop, 2 if the process cannot start."""
-    return await run_configured(options.process, _LOG, partial(_serve, options))
+    own = (metrics.ALLOCATOR, metrics.FACTS, *list_api_metrics(options.api))
+    with metrics.registered(*own):
+        return await run_configured(options.process, _LOG, partial(_serve, options))
 
 
 class _Parts:

@@ -8,12 +8,14 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
+from prometheus_client import CollectorRegistry
 
 from certs.issuing import read_leaf_secret
 from certs.leaf import Leaf, find_renewal, names_of_service, needs_new_leaf, sign_leaf
 from certs.watched_secret import WatchedAuthorities, WatchedSecret
 from drawbridge.cluster.session import Session
 from drawbridge.names import ALLOCATOR_SECRET
+from drawbridge.process import metrics
 from drawbridge.process.tls import (
     NO_CERTIFICATE,
     CertificateSource,
@@ -67,6 +69,12 @@ def make_certificate(
     secret = WatchedAuthorities(session, session.namespace)
     names = names_of_service(service, session.namespace)
     return SignedCertificate(secret, names, options.leaf_life, options.client_ca, verify)
+
+
+def list_metrics(options: CertificateOptions) -> Sequence[CollectorRegistry]:
+    """Return the metrics of a process with such a certificate."""
+    signs = options.files is None and options.leaf_life is not None
+    return (metrics.SERVING, *((metrics.AUTHORITIES,) if signs else ()))
 
 
 class StoredCertificate:

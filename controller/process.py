@@ -66,13 +66,15 @@ class ControllerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 async def run(options: ControllerOptions) -> int:
     """Run the controller until a signal stops it; 0 for a graceful stop, 2 if it cannot start."""
-    return await run_configured(
-        options.process,
-        _LOG,
-        partial(_serve, options),
-        _watch_configurations,
-        Settings.wait_unless_first,
-    )
+    authorities = (metrics.AUTHORITIES,) if options.rotation else ()
+    with metrics.registered(metrics.CONTROLLER, *authorities):
+        return await run_configured(
+            options.process,
+            _LOG,
+            partial(_serve, options),
+            _watch_configurations,
+            Settings.wait_unless_first,
+        )
 
 
 def _watch_configurations(session: Session) -> Sequence[WatchedConfiguration]:

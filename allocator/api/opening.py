@@ -3,9 +3,10 @@
 import contextlib
 import ssl
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import msgspec
+from prometheus_client import CollectorRegistry
 
 from allocator.api.callers import CallerAccess
 from allocator.api.calls import ApiCalls
@@ -16,7 +17,7 @@ from allocator.api.watched_preemption import PreemptionCaches
 from allocator.state.caches import AllocatorCaches
 from allocator.state.live_state import LiveState
 from allocator.term import TermKeeper
-from certs.serving import CertificateOptions, make_certificate
+from certs.serving import CertificateOptions, list_metrics, make_certificate
 from drawbridge.cluster.session import Session
 from drawbridge.names import ALLOCATOR_SERVICE
 from drawbridge.process.addresses import Address
@@ -32,6 +33,13 @@ class ApiOptions(msgspec.Struct, frozen=True, kw_only=True):
     listen: Address
     audience: str = ""
     certificate: CertificateOptions
+
+
+def list_api_metrics(options: ApiOptions | None) -> Sequence[CollectorRegistry]:
+    """Return the metrics of the certificate of the API, if it has one."""
+    if options is None or is_loopback(options.listen):
+        return ()
+    return list_metrics(options.certificate)
 
 
 @contextlib.asynccontextmanager

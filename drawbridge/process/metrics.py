@@ -1,7 +1,8 @@
 """The metrics of all processes, with the names of controller-runtime where it has the same metric.
 
-Label values are bounded: of what users write, only the first namespaces. Each process has one
-registry.
+Label values are bounded: of what users write, only the first namespaces. `REGISTRY` has the metrics
+of every process. The other registries are those of some processes, which open them with
+`registered`. So no process exposes the 0 of a state that it does not have.
 """
 
 import asyncio
@@ -23,6 +24,17 @@ from prometheus_client.registry import Collector
 from drawbridge.process.counters import UnlockedCounter, UnlockedHistogram
 
 REGISTRY: Final = CollectorRegistry()
+REVIEWS: Final = CollectorRegistry()  # what answers reviews
+WEBHOOK: Final = CollectorRegistry()
+CONTROLLER: Final = CollectorRegistry()
+ALLOCATOR: Final = CollectorRegistry()
+SERVING: Final = CollectorRegistry()  # what has a serving certificate
+AUTHORITIES: Final = CollectorRegistry()  # what reads the Secret of the CA
+FACTS: Final = CollectorRegistry()  # what reads the published facts
+REGISTRIES: Final = (
+    *(REGISTRY, REVIEWS, WEBHOOK, CONTROLLER, ALLOCATOR),
+    *(SERVING, AUTHORITIES, FACTS),
+)
 ProcessCollector(registry=REGISTRY)
 PlatformCollector(registry=REGISTRY)
 
@@ -36,34 +48,34 @@ REQUESTS: Final = UnlockedCounter(
     "controller_runtime_webhook_requests",
     "Admission requests by webhook and HTTP status.",
     ["webhook", "code"],
-    REGISTRY,
+    REVIEWS,
 )
 LATENCY: Final = UnlockedHistogram(
     "controller_runtime_webhook_latency_seconds",
     "Duration of admission requests in seconds.",
     "webhook",
     (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
-    REGISTRY,
+    REVIEWS,
 )
 IN_FLIGHT: Final = Gauge(
     "controller_runtime_webhook_requests_in_flight",
     "Admission requests in progress.",
     ["webhook"],
-    registry=REGISTRY,
+    registry=REVIEWS,
 )
 PANICS: Final = Counter(
     "controller_runtime_webhook_panics",
     "Admission requests that ended in an unhandled exception.",
-    registry=REGISTRY,
+    registry=REVIEWS,
 )
 TRANSLATIONS: Final = UnlockedCounter(
     "drawbridge_translations",
     "Admission responses by webhook, operation and outcome; dry-run is an outcome of its own.",
     ["webhook", "operation", "outcome"],
-    REGISTRY,
+    REVIEWS,
 )
 FINDINGS: Final = UnlockedCounter(
-    "drawbridge_findings", "Findings in admission responses, by code.", ["code"], REGISTRY
+    "drawbridge_findings", "Findings in admission responses, by code.", ["code"], REVIEWS
 )
 # The only label with a text of users.
 DECISIONS: Final = UnlockedCounter(
@@ -71,53 +83,52 @@ DECISIONS: Final = UnlockedCounter(
     "Decisions about created pods that ask for devices, without dry runs. Of many namespaces,"
     " one that comes counts as other, unless another one had none for an hour.",
     ["namespace", "mode", "verdict"],
-    REGISTRY,
+    WEBHOOK,
 )
 DECISIONS.name_values(0)  # `serve webhook` sets it
 TEMPLATES: Final = Counter(
     "drawbridge_templates_ensured",
     "ResourceClaimTemplates ensured for pods, by result.",
     ["result"],
-    registry=REGISTRY,
+    registry=WEBHOOK,
 )
 CERTIFICATE: Final = Gauge(
     "drawbridge_certificate_expiry_seconds",
     "Unix time at which the serving certificate expires.",
-    registry=REGISTRY,
+    registry=SERVING,
 )
 CERTIFICATE_READS: Final = Counter(
     "drawbridge_certificate_reads",
     "Reads of the serving certificate, by result.",
     ["result"],
-    registry=REGISTRY,
+    registry=SERVING,
 )
-# Every process that reads the Secret of the CA sets the next two; they are 0 if files are used.
 AUTHORITY: Final = Gauge(
     "drawbridge_ca_expiry_seconds",
     "Unix time at which the CA that signs serving certificates expires.",
-    registry=REGISTRY,
+    registry=AUTHORITIES,
 )
 AUTHORITY_SECRET_VALID: Final = Gauge(
     "drawbridge_ca_secret_valid",
     "1 if the Secret of the CA is complete and was written by Drawbridge.",
-    registry=REGISTRY,
+    registry=AUTHORITIES,
 )
 AUTHORITY_STEPS: Final = Counter(
     "drawbridge_ca_steps",
     "Changes of the Secret of the CA by the leading controller, by step.",
     ["step"],
-    registry=REGISTRY,
+    registry=CONTROLLER,
 )
 INJECTIONS: Final = Counter(
     "drawbridge_ca_injections",
     "Writes of caBundle into webhook configurations, by result.",
     ["result"],
-    registry=REGISTRY,
+    registry=CONTROLLER,
 )
 BUNDLES_MISSING: Final = Gauge(
     "drawbridge_ca_bundles_missing",
     "Webhook configurations that lack a certificate of the CA; only in the leading controller.",
-    registry=REGISTRY,
+    registry=CONTROLLER,
 )
 CONFIGURATION_READS: Final = Counter(
     "drawbridge_configuration_reads",
@@ -140,175 +151,175 @@ FACTS_READS: Final = Counter(
     "drawbridge_facts_reads",
     "Reads of published facts, by result.",
     ["result"],
-    registry=REGISTRY,
+    registry=FACTS,
 )
 CONTROLLER_STEPS: Final = Counter(
     "drawbridge_controller_steps",
     "Reconciliations by reconciler and outcome.",
     ["reconciler", "outcome"],
-    registry=REGISTRY,
+    registry=CONTROLLER,
 )
 CONTROLLER_PANICS: Final = Counter(
     "drawbridge_controller_panics",
     "Unhandled exceptions: of a run of a reconciler, or of its work on one object.",
-    registry=REGISTRY,
+    registry=CONTROLLER,
 )
 CONTROLLER_EVENTS: Final = Counter(
     "drawbridge_controller_events",
     "Changes and problems by reconciler.",
     ["reconciler", "what"],
-    registry=REGISTRY,
+    registry=CONTROLLER,
 )
-# Only the leading controller sets the gauges below; in every other process they are 0.
+# Only the leading controller sets the gauges below; in other replicas they are 0.
 CONTROLLER_LEADING: Final = Gauge(
     "drawbridge_controller_leading",
     "1 in the controller that holds the Lease.",
-    registry=REGISTRY,
+    registry=CONTROLLER,
 )
 PODS_WITHOUT_TEMPLATE: Final = Gauge(
     "drawbridge_pods_without_template",
     "Pending pods whose ResourceClaimTemplate the controller cannot create.",
-    registry=REGISTRY,
+    registry=CONTROLLER,
 )
 MATCH_CONDITIONS_INACTIVE: Final = Gauge(
     "drawbridge_match_conditions_inactive",
     "Reasons why the API server may not call all webhooks of Drawbridge.",
-    registry=REGISTRY,
+    registry=CONTROLLER,
 )
 DUAL_NODES: Final = Gauge(
     "drawbridge_dual_nodes",
     "Nodes where a device plugin and a DRA driver advertise the same devices.",
-    registry=REGISTRY,
+    registry=CONTROLLER,
 )
 DUAL_NODE_IDLE_DEVICES: Final = Gauge(
     "drawbridge_dual_node_idle_devices",
     "Idle DRA devices on nodes where a device plugin advertises the same devices.",
-    registry=REGISTRY,
+    registry=CONTROLLER,
 )
 OWNED_NODES: Final = Gauge(
     "drawbridge_owned_nodes",
     "Nodes with pools that only the allocator of Drawbridge allocates from.",
-    registry=REGISTRY,
+    registry=CONTROLLER,
 )
 UNFENCED_NODES: Final = Gauge(
     "drawbridge_unfenced_nodes",
     "Owned nodes that lack the taint that keeps pods of other schedulers away.",
-    registry=REGISTRY,
+    registry=CONTROLLER,
 )
 MOVING_NODES: Final = Gauge(
     "drawbridge_moving_nodes",
     "Nodes that a plan of `drawbridge audit` has begun to move to a driver, and not ended.",
-    registry=REGISTRY,
+    registry=CONTROLLER,
 )
 ALLOCATOR_LEADING: Final = Gauge(
     "drawbridge_allocator_leading",
     "1 in the allocator beside the kube-scheduler that leads, after its recovery.",
-    registry=REGISTRY,
+    registry=ALLOCATOR,
 )
 ALLOCATOR_READY: Final = Gauge(
     "drawbridge_allocator_ready",
     "1 if the allocator could decide and its scheduler plugin is connected, leading or not.",
-    registry=REGISTRY,
+    registry=ALLOCATOR,
 )
 ALLOCATOR_BINDS: Final = UnlockedCounter(
     "drawbridge_allocator_binds",
     "Bindings of pods by outcome: bound, or failed, also while devices get ready.",
     ["outcome"],
-    REGISTRY,
+    ALLOCATOR,
 )
 ALLOCATOR_CALLS: Final = UnlockedCounter(
     "drawbridge_allocator_calls",
     "Calls of the scheduler plugin, by call and result.",
     ["call", "result"],
-    REGISTRY,
+    ALLOCATOR,
 )
 ALLOCATOR_LATENCY: Final = UnlockedHistogram(
     "drawbridge_allocator_call_seconds",
     "Duration of the calls of the scheduler plugin in seconds.",
     "call",
     (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 120),
-    REGISTRY,
+    ALLOCATOR,
 )
 API_REQUESTS: Final = UnlockedCounter(
     "drawbridge_api_requests",
     "Requests to the API of the allocator, by call and HTTP status.",
     ["call", "code"],
-    REGISTRY,
+    ALLOCATOR,
 )
 API_LATENCY: Final = UnlockedHistogram(
     "drawbridge_api_request_seconds",
     "Duration of requests to the API of the allocator in seconds.",
     "call",
     (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
-    REGISTRY,
+    ALLOCATOR,
 )
 ALLOCATOR_WAITING: Final = Gauge(
     "drawbridge_allocator_waiting_pods",
     "Pods that wait for devices, or for the scheduler after the allocator has found devices.",
-    registry=REGISTRY,
+    registry=ALLOCATOR,
 )
 ALLOCATOR_PREEMPTIONS: Final = UnlockedCounter(
     "drawbridge_allocator_preemptions",
     "Requests for victims by outcome: victims, waits for devices that are released, or none.",
     ["outcome"],
-    REGISTRY,
+    ALLOCATOR,
 )
 ALLOCATOR_VICTIMS: Final = Counter(
     "drawbridge_allocator_victims",
     "Pods that are evicted so that a pod with a higher priority gets their devices.",
-    registry=REGISTRY,
+    registry=ALLOCATOR,
 )
 ALLOCATOR_VIOLATIONS: Final = Counter(
     "drawbridge_allocator_budget_violations",
     "Victims of preemption for devices whose eviction violates a PodDisruptionBudget.",
-    registry=REGISTRY,
+    registry=ALLOCATOR,
 )
 ALLOCATOR_HOLDS_ENDED: Final = UnlockedCounter(
     "drawbridge_allocator_group_holds_ended",
     "Holds of devices for gangs that ended before all members were reserved, by cause.",
     ["cause"],
-    REGISTRY,
+    ALLOCATOR,
 )
 ALLOCATOR_DOUBLES: Final = Counter(
     "drawbridge_allocator_double_allocations",
     "Devices that were found allocated to several claims although only one can have them.",
-    registry=REGISTRY,
+    registry=ALLOCATOR,
 )
 ALLOCATOR_TAKEN_BACK: Final = Counter(
     "drawbridge_allocator_allocations_taken_back",
     "Allocations of claims that were taken back because another allocator wrote one against them.",
-    registry=REGISTRY,
+    registry=ALLOCATOR,
 )
 ALLOCATOR_MARKS_REMOVED: Final = Counter(
     "drawbridge_allocator_marks_removed",
     "Marks without an allocation that were removed, because no process continued the write.",
-    registry=REGISTRY,
+    registry=ALLOCATOR,
 )
 ALLOCATOR_NOT_UNDONE: Final = Gauge(
     "drawbridge_allocator_writes_not_undone",
     "Unfinished writes that could not be undone yet: their devices can be held meanwhile.",
-    registry=REGISTRY,
+    registry=ALLOCATOR,
 )
 ALLOCATOR_UNEXPECTED: Final = Gauge(
     "drawbridge_allocator_unexpected_transitions",
     "Changes of the state of a pod in the allocator that cannot happen: each is a bug.",
-    registry=REGISTRY,
+    registry=ALLOCATOR,
 )
 ALLOCATOR_RECORDS: Final = Gauge(
     "drawbridge_allocator_records",
     "What the allocator keeps: of pods that wait or get devices, and claims of vanished pods.",
     ["of"],
-    registry=REGISTRY,
+    registry=ALLOCATOR,
 )
 ALLOCATOR_HELD: Final = Gauge(
     "drawbridge_allocator_held_devices",
     "Devices reserved for longer than 30 s for pods between Reserve and Bind.",
-    registry=REGISTRY,
+    registry=ALLOCATOR,
 )
 OTHER_WEBHOOKS: Final = Gauge(
     "drawbridge_other_webhooks",
     "Known webhooks of other projects that act on the same pods.",
-    registry=REGISTRY,
+    registry=CONTROLLER,
 )
 
 
@@ -342,7 +353,7 @@ class ReadCollector(Collector):
         return self._read()
 
 
-Source = Collector | Callable[[], Iterable[Metric]]
+Source = Collector | CollectorRegistry | Callable[[], Iterable[Metric]]
 
 
 def collect_caches(
@@ -425,9 +436,11 @@ _PREPARED: Final[list[PreparedCollector]] = []
 
 @contextlib.contextmanager
 def registered(*sources: Source) -> Iterator[None]:
-    """Report what collectors and functions read while the context is open."""
+    """Expose what registries, collectors and functions read while the context is open."""
     with contextlib.ExitStack() as stack:
         for source in sources:
+            if isinstance(source, CollectorRegistry):
+                source = source.collect  # noqa: PLW2901  # what it reads
             collector = ReadCollector(source) if callable(source) else source
             REGISTRY.register(collector)
             stack.callback(REGISTRY.unregister, collector)

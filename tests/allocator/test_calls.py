@@ -456,7 +456,7 @@ async def test_a_group_is_not_decided_about_when_the_decisions_were_made_anew_by
 def preemptions(outcome: str) -> float:
     """How many requests for victims had an outcome."""
     name, labels = "drawbridge_allocator_preemptions_total", {"outcome": outcome}
-    return metrics.REGISTRY.get_sample_value(name, labels) or 0.0
+    return metrics.ALLOCATOR.get_sample_value(name, labels) or 0.0
 
 
 async def test_the_end_of_a_hold_is_reported_on_a_member() -> None:

@@ -66,7 +66,7 @@ def test_a_repetition_is_not_logged_again(caplog: pytest.LogCaptureFixture) -> N
 
 
 def sample(name: str, **labels: str) -> float:
-    return metrics.REGISTRY.get_sample_value(name, labels) or 0.0
+    return metrics.CONTROLLER.get_sample_value(name, labels) or 0.0
 
 
 def test_an_exception_that_ends_the_work_on_one_object_counts_and_has_a_stack(

@@ -458,7 +458,7 @@ def samples(gauge: Gauge) -> list[Sample]:
 
 def leading() -> float | None:
     """The value of the gauge for the leader."""
-    return metrics.REGISTRY.get_sample_value("drawbridge_controller_leading")
+    return metrics.CONTROLLER.get_sample_value("drawbridge_controller_leading")
 
 
 def labels(api: FakeApi, name: str) -> dict[str, str]:

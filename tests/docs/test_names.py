@@ -74,7 +74,8 @@ def test_command_lines_are_found_on_the_pages() -> None:
 def registered() -> set[str]:
     names = {
         metric.name + ("_total" if metric.type == "counter" else "")
-        for metric in metrics.REGISTRY.collect()
+        for registry in metrics.REGISTRIES
+        for metric in registry.collect()
     }
     for collector in idle_collectors():
         for metric in collector.collect():

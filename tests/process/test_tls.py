@@ -208,7 +208,7 @@ def test_the_end_of_validity_is_read_and_exported(end: dt.datetime, tmp_path: Pa
     certificate = ServingCertificate(*write_pair(tmp_path, pair))
     assert certificate.refresh()
     assert certificate.expires == pair.end.timestamp() == read_expiry(der(pair))
-    shown = metrics.REGISTRY.get_sample_value("drawbridge_certificate_expiry_seconds")
+    shown = metrics.SERVING.get_sample_value("drawbridge_certificate_expiry_seconds")
     assert shown == pair.end.timestamp()
     assert ("expired" in certificate.find_problem()) == (pair.end < NOW)
 

@@ -3,7 +3,7 @@
 import logging
 from typing import Final
 
-from certs.serving import make_certificate
+from certs.serving import list_metrics, make_certificate
 from drawbridge.cluster.session import Session
 from drawbridge.names import JUDGE_SERVICE
 from drawbridge.process import metrics
@@ -32,7 +32,9 @@ async def run(options: ReviewOptions) -> int:
         service = _make_service(options, process.settings, process.session)
         await serve_reviews(options, certificate, process, service)
 
-    return await run_configured(options.process, _LOG, serve)
+    own = (metrics.REVIEWS, metrics.FACTS, *list_metrics(options.certificate))
+    with metrics.registered(*own):
+        return await run_configured(options.process, _LOG, serve)
 
 
 def _make_service(options: ReviewOptions, settings: Settings, session: Session) -> ReviewService:

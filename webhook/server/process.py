@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final, Protocol
 
-from certs.serving import make_certificate
+from certs.serving import list_metrics, make_certificate
 from drawbridge.brief import BriefRuns
 from drawbridge.cluster.client import ResourceClient, decode_object
 from drawbridge.cluster.resources import TEMPLATES
@@ -71,7 +71,9 @@ def _count(state: TemplateState) -> None:
 
 async def run(options: ReviewOptions) -> int:
     """Serve until a stop signal. Return 0 after a graceful stop, 2 if serving is impossible."""
-    return await run_configured(options.process, _LOG, partial(_serve, options))
+    own = (metrics.REVIEWS, metrics.WEBHOOK, metrics.FACTS, *list_metrics(options.certificate))
+    with metrics.registered(*own):
+        return await run_configured(options.process, _LOG, partial(_serve, options))
 
 
 class _Webhook:

@@ -31,8 +31,8 @@ def play(folder: Path, *requests: bytes) -> tuple[list[Response], WebhookServer]
 
 def count(name: str) -> float:
     """Return how many pods' reviews a metric has."""
-    value = metrics.REGISTRY.get_sample_value(name, {"webhook": "pods", "code": "200"})
-    return value or metrics.REGISTRY.get_sample_value(name, {"webhook": "pods"}) or 0
+    value = metrics.REVIEWS.get_sample_value(name, {"webhook": "pods", "code": "200"})
+    return value or metrics.REVIEWS.get_sample_value(name, {"webhook": "pods"}) or 0
 
 
 COUNTED = (
@@ -68,7 +68,7 @@ def test_what_has_to_be_awaited_is_awaited_in_a_task(tmp_path: Path) -> None:
             waiting = asyncio.create_task(connection.send_request(long))
             await server.reviews.wait_for_calls(2)
             await asyncio.sleep(0)
-            gauge = metrics.REGISTRY.get_sample_value(
+            gauge = metrics.REVIEWS.get_sample_value(
                 "controller_runtime_webhook_requests_in_flight", {"webhook": "pods"}
             )
             server.reviews.unblocked.set()
