@@ -386,6 +386,11 @@ def collect_caches(
     yield from (age, synced, restarts, too_large)
 
 
+def collect_readiness(*, ready: bool) -> Iterator[Metric]:
+    """Return whether the process is ready."""
+    yield GaugeMetricFamily("drawbridge_ready", "1 if /readyz has status 200.", float(ready))
+
+
 def collect_reachability(failures: int, *, reachable: bool) -> Iterator[Metric]:
     """Return whether the API server responded last, and the number of requests without response."""
     yield GaugeMetricFamily(

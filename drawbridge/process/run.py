@@ -155,12 +155,13 @@ async def run_configured(
         settings = Settings(watch(session) if options.config_map else ())
         # A process with a configuration has no parts yet, so nothing else tells what is missing.
         readiness = ProcessReadiness(stop, lambda: settings.find_missing() or [_STARTING])
-        async with (
-            serve_operations(options.health, options.metrics, readiness.check),
-            run_background(settings.run()),
-        ):
-            if await wait_unless_stopped(wait(settings), stop):
-                await serve(StartedProcess(settings, session, stop, readiness))
+        with metrics.registered(lambda: metrics.collect_readiness(ready=not readiness.check())):
+            async with (
+                serve_operations(options.health, options.metrics, readiness.check),
+                run_background(settings.run()),
+            ):
+                if await wait_unless_stopped(wait(settings), stop):
+                    await serve(StartedProcess(settings, session, stop, readiness))
 
     return await run_process(options, log, start)
 

@@ -26,6 +26,7 @@ def idle_collectors() -> tuple[Collector, ...]:
             (
                 metrics.collect_caches,
                 lambda: metrics.collect_answer_cache(0, 0, 0),
+                lambda: metrics.collect_readiness(ready=True),
                 lambda: metrics.collect_reachability(0, reachable=True),
                 lambda: metrics.collect_events(0),
                 lambda: collect_conflicts(()),

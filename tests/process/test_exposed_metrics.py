@@ -56,6 +56,7 @@ def test_a_process_exposes_its_own_metrics_from_the_start(
     words: Sequence[str], registries: Sequence[CollectorRegistry], tmp_path: Path
 ) -> None:
     exposed = asyncio.run(asyncio.wait_for(scrape(words, tmp_path), 300))
+    assert "drawbridge_ready" in exposed
     assert exposed & names(metrics.REGISTRIES) == names(registries)
     for other in {"controller", "allocator"} - {*words}:
         assert not [name for name in exposed if name.startswith(f"drawbridge_{other}_")]

@@ -9,7 +9,7 @@ import pytest
 
 from drawbridge.cluster.history import HistoryChangedError
 from drawbridge.cluster.session import Session
-from drawbridge.process import logs
+from drawbridge.process import logs, metrics
 from drawbridge.process.addresses import Address
 from drawbridge.process.run import (
     BUG,
@@ -130,9 +130,13 @@ def test_a_process_with_a_configuration_is_not_ready_before_it_has_its_parts(
     # The handlers of the tests stay.
     monkeypatch.setattr(logs, "configure", lambda _level: None)
     reasons: list[str] = []
+    ready: list[float | None] = []
 
     async def serve(process: StartedProcess) -> None:
         reasons.extend(process.readiness.check())
+        ready.append(metrics.REGISTRY.get_sample_value("drawbridge_ready"))
+        process.readiness.find_missing = tuple
+        ready.append(metrics.REGISTRY.get_sample_value("drawbridge_ready"))
 
     async def play() -> int:
         async with FakeApi() as api:
@@ -141,6 +145,7 @@ def test_a_process_with_a_configuration_is_not_ready_before_it_has_its_parts(
 
     assert asyncio.run(play()) == 0
     assert reasons == ["the process starts"]
+    assert ready == [0, 1]
 
 
 BUG_ALONE, RESTORE = ValueError("a bug"), HistoryChangedError("older than before")
