@@ -60,7 +60,7 @@ def _judge_alone(world: "World", answered: Answered) -> Iterator[str]:
         world.network.count("victim that is judged")
         if _fits(answered, needs, [reply.node], chosen - {victim}):
             yield f"{name} evicts {victim} and can have devices of {reply.node} without that"
-    if not chosen & answered.violating:
+    if answered.was_cut or not chosen & answered.violating:
         return
     world.network.count("violation of a budget that is judged")
     for node in answered.request.nodes or ():
@@ -75,7 +75,7 @@ def _judge_gang(world: "World", answered: Answered) -> Iterator[str]:
     gang = gang_of(answered.pod)
     members = [pod for pod in world.all("pods") if gang_of(pod) == gang and is_waiting(pod)]
     is_judged = members and all(_can_run(world, pod) for pod in members)
-    if not is_judged or not chosen & answered.violating:
+    if answered.was_cut or not is_judged or not chosen & answered.violating:
         return
     world.network.count("violation of a budget by a gang that is judged")
     needs = list_needs(world, members)

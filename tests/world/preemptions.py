@@ -48,6 +48,8 @@ class Answered(NamedTuple):
     held: Mapping[str, Held]
     unknown: frozenset[Hold]
     reply: PreemptReply
+    # A search that is cut has not examined all nodes, and takes the best of the others.
+    was_cut: bool = False
 
     @property
     def violating(self) -> set[str]:
@@ -96,7 +98,8 @@ class Preemptions(Evictions):
         if chosen:
             self._network.count("preemption")
             self.note(pod, chosen)
-            self.answered.append(Answered(pod, request, held, unknown, reply))
+            was_cut = parts.state.decisions.state.planner.was_cut
+            self.answered.append(Answered(pod, request, held, unknown, reply, was_cut))
         return chosen
 
 
@@ -168,11 +171,14 @@ def list_published(parts: _Parts, *, tainted: bool = True) -> set[Device]:
 
 
 def _find_unknown(parts: _Parts) -> frozenset[Hold]:
-    """Return the devices of which an allocator has not all slices of the pool, or with a taint."""
-    published = list_published(parts, tainted=False)
+    """Return the devices of which an allocator has not all slices of the pool, or with a taint.
+
+    And all of a node that is not its own, because of a fence that was just opened, for example.
+    """
+    published, planner = list_published(parts, tainted=False), parts.state.decisions.state.planner
     return frozenset(
         Hold((name, device), "", shape.size(device))
         for name, shape in NODES.items()
         for device in shape.devices
-        if (name, device) not in published
+        if (name, device) not in published or not planner.pools_for(name)
     )
