@@ -291,6 +291,13 @@ def valid_quantity(value: object) -> Quantity | None:
         return None
 
 
+def format_amount(value: object) -> str:
+    """Format an amount as it is written, a float with an exponent as the API server writes it."""
+    has_exponent = isinstance(value, float) and "e" in repr(value)
+    quantity = valid_quantity(value) if has_exponent else None
+    return f"{value}" if quantity is None else quantity.canonical()
+
+
 def find_quantity(amounts: Mapping[str, object] | None, key: str) -> Quantity | None:
     """Return the quantity of a key; None if there is none, or it is invalid."""
     return valid_quantity(amounts[key]) if amounts and key in amounts else None

@@ -13,6 +13,7 @@ from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.counted import count_noun
 from drawbridge.dra.guards import without_guards
+from drawbridge.dra.quantity import format_amount
 from drawbridge.dra.rules import Rules, read_rules
 from drawbridge.names import RULES_ANNOTATION
 
@@ -75,7 +76,7 @@ def summarize_claim(claim: Value) -> str:
 
 def read_amounts(value: Value) -> dict[str, str]:
     """Return a map of amounts as texts."""
-    return {name: f"{amount}" for name, amount in as_mapping(value).items()}
+    return {name: format_amount(amount) for name, amount in as_mapping(value).items()}
 
 
 def _requests(claim: Value) -> list[Mapping[str, Value]]:

@@ -14,6 +14,7 @@ import msgspec
 
 from drawbridge.documents.paths import Path, get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
+from drawbridge.dra.quantity import format_amount
 from drawbridge.ledger.pods import FINISHED
 from drawbridge.pod_groups import WORKLOADS_API
 from drawbridge.report.claim_requests import read_amounts
@@ -203,7 +204,7 @@ def _koordinator_devices(text: str) -> Iterator[_NamedDevice]:
     for kind, devices in as_mapping(_decode(text)).items():
         for device in map(as_mapping, as_list(devices)):
             resources = as_mapping(device.get("resources"))
-            amounts = {key: f"{value}" for key, value in resources.items()}
+            amounts = {key: format_amount(value) for key, value in resources.items()}
             yield f"{kind}-{device.get('minor')}"[:_MAX_NAME], _cut(device.get("id")), amounts
 
 

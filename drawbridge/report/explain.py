@@ -14,6 +14,7 @@ from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.claim import Claim, read_claim
 from drawbridge.dra.counted import list_some
+from drawbridge.dra.quantity import format_amount
 from drawbridge.finding import EXPLAINED, Finding
 from drawbridge.ledger.allocation_mark import is_allocated_by_us
 from drawbridge.names import (
@@ -194,13 +195,11 @@ def _device_resources(pod: Value) -> Iterator[RequestedResource]:
     for kind in _CONTAINERS:
         for container in map(as_mapping, as_list(get_value(pod, ("spec", kind)))):
             resources = as_mapping(container.get("resources"))
-            amounts = {
-                **as_mapping(resources.get("requests")),
-                **as_mapping(resources.get("limits")),
-            }
-            for name, amount in amounts.items():
-                if is_device_resource(name):
-                    yield RequestedResource(_text(container.get("name")), name, f"{amount}")
+            limits = as_mapping(resources.get("limits"))
+            amounts = {**as_mapping(resources.get("requests")), **limits}
+            of = _text(container.get("name"))
+            for name in filter(is_device_resource, amounts):
+                yield RequestedResource(of, name, format_amount(amounts[name]))
 
 
 def _hints(pod: Value, before: Value | None) -> dict[str, str]:

@@ -11,6 +11,7 @@ import msgspec
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.counted import count_noun
+from drawbridge.dra.quantity import format_amount
 from drawbridge.ledger.node_holds import describe_node_hold
 from drawbridge.names import DUAL_LABEL, HOLD_ANNOTATION
 from drawbridge.report.device_holders import DeviceUse
@@ -72,7 +73,7 @@ def explain_node(  # noqa: PLR0913  # all but five by name
         unschedulable=spec.get("unschedulable") is True,
         dual=DUAL_LABEL in labels,
         taints=tuple(f"{each.get('key')}:{each.get('effect')}" for each in taints),
-        plugins={key: f"{text}" for key, text in allocatable.items() if is_device_resource(key)},
+        plugins={k: format_amount(e) for k, e in allocatable.items() if is_device_resource(k)},
         pools=tuple(_pools(slices, name, held)),
         held=tuple(held),
         events=tuple(describe_events(about)),

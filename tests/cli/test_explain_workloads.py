@@ -112,6 +112,15 @@ def test_a_legacy_template_is_no_problem_where_pods_are_translated(tmp_path: Pat
     assert "[NotTranslated]" not in explain(tmp_path, [legacy, NAMESPACE])[1]
 
 
+def test_amounts_that_yaml_reads_as_floats_are_shown_as_quantities(tmp_path: Path) -> None:
+    pod, _ = translated()
+    pod["metadata"].pop("annotations", None)
+    limits = {"nvidia.com/gpu": 10**23}
+    pod["spec"]["containers"] = [{"name": "main", "resources": {"limits": limits}}]
+    _, out, _ = explain(tmp_path, [pod, NAMESPACE], "train", "-n", "team-a")
+    assert "main  nvidia.com/gpu  100e21\n" in out
+
+
 def test_missing_pods_make_a_workload_incomplete(tmp_path: Path) -> None:
     code, out, _ = explain(tmp_path, [deployment(3), *labelled(running())])
     assert code == 1

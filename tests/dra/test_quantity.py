@@ -19,6 +19,7 @@ from drawbridge.dra.quantity import (
     Format,
     Quantity,
     QuantityError,
+    format_amount,
     from_json,
     parse,
     parse_any,
@@ -186,6 +187,25 @@ def test_exact_int_depends_only_on_the_value(text: str, whole: int | None) -> No
 )
 def test_json_values_are_read_as_go_reads_them(value: object, text: str) -> None:
     assert str(from_json(value)) == text
+
+
+@every_row(
+    ("value", "text"),
+    [
+        (8, "8"),
+        (1.5, "1.5"),
+        ("1e+23", "1e+23"),
+        (1e17, "100P"),
+        (1e21, "1e21"),
+        (1e23, "100e21"),
+        (2e-7, "200e-9"),
+        (float("inf"), "inf"),
+    ],
+)
+def test_an_amount_is_shown_as_written_but_without_the_exponent_of_a_float(
+    value: object, text: str
+) -> None:
+    assert format_amount(value) == text
 
 
 @every_row(

@@ -15,7 +15,7 @@ from drawbridge.documents.manifest import describe_placeholder
 from drawbridge.documents.paths import Path, format_path
 from drawbridge.documents.values import Value, as_list, as_mapping, equal_json
 from drawbridge.dra.decode_errors import describe_value
-from drawbridge.dra.quantity import valid_quantity
+from drawbridge.dra.quantity import format_amount, valid_quantity
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.asks import ContainerRole, DeviceUser, SourceField
 from drawbridge.translate.legacy.codes import (
@@ -300,7 +300,7 @@ def _read_container(
             other = _parse_amount(entries[1][1])
         name = renames.get(written, written)
         largest = max(amount or 0, other or 0)
-        resource = DeviceResource(name, written, largest, format_value(first), user.path, entries)
+        resource = DeviceResource(name, written, largest, _format(first), user.path, entries)
         if amount is None or other is None:
             readable = False
             findings.append(_invalid_amount(resource))
@@ -337,9 +337,13 @@ def _invalid_amount(resource: DeviceResource) -> Finding:
     )
 
 
+def _format(amount: Value) -> str:
+    return format_amount(amount) if isinstance(amount, float) else format_value(amount)
+
+
 def _quote_word(value: Value) -> str:
     """Format an amount as written in the pod, in quotes unless it is a quantity or placeholder."""
-    shown = format_value(value)
+    shown = _format(value)
     is_word = isinstance(value, str) and valid_quantity(value) is None
     return f'"{shown}"' if is_word and not describe_placeholder(shown) else shown
 
@@ -349,7 +353,7 @@ def _check_amounts(
 ) -> Iterator[Finding]:
     name = resource.original_name
     if amount is not None and other is not None and amount != other:
-        request = format_value(resource.entries[1][1])
+        request = _format(resource.entries[1][1])
         yield AMOUNTS_DISAGREE.at(
             format_path((*resource.container, "resources")),
             f"{name} has the limit {resource.amount_text} but the request {request}",
