@@ -39,9 +39,9 @@ from drawbridge.cluster.store import Accounting
 from drawbridge.dra.classes import class_reader
 from drawbridge.dra.slices import Slice, find_slice_writer, slice_reader
 from drawbridge.finding import Finding
-from drawbridge.memory_shares import MemoryShares, find_limit_writer
+from drawbridge.memory_shares import MemoryShares
 from drawbridge.names import JUDGE_CONFIGURATION, WEBHOOK_CONFIGURATION
-from drawbridge.process.object_cache import watch_readings
+from drawbridge.process.object_cache import watch_limits, watch_readings
 from drawbridge.report.stuck.objects import HangingPod
 
 # The reconcilers know a cache by this protocol.
@@ -84,13 +84,7 @@ class ControllerCaches(CacheSet):
         self.device_pods = self.add(device_pods, required=False, name="pods/with-devices")
         templates = Cache(session, TEMPLATES, PartialObject, accounting=Accounting(shares))
         self.templates = self.add(templates)
-        quotas = Cache(
-            session,
-            RESOURCE_QUOTAS,
-            WatchedQuota,
-            keep_raw=False,
-            accounting=Accounting(shares, find_limit_writer, reduce_quota, measure_kept=True),
-        )
+        quotas = watch_limits(session, RESOURCE_QUOTAS, WatchedQuota, shares, reduce_quota)
         self.quotas = self.add(quotas)
         self.namespaces = self.add(Cache(session, NAMESPACES, PartialObject))
         self.webhooks = self.add(Cache(session, MUTATING_WEBHOOKS, dict[str, Any]))

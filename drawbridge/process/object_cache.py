@@ -1,4 +1,4 @@
-"""Caches of API objects that a reader decodes, without their JSON."""
+"""Caches of API objects without their JSON."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -9,8 +9,10 @@ from drawbridge.cluster.session import Session
 from drawbridge.cluster.store import Accounting
 from drawbridge.dra.decode import Reader
 from drawbridge.finding import Finding
+from drawbridge.memory_shares import MemoryShares, NamespaceLimit, find_limit_writer
 
 T = TypeVar("T")
+LimitT = TypeVar("LimitT", bound=NamespaceLimit)
 
 
 def watch_objects(
@@ -36,6 +38,18 @@ def watch_readings(
 ) -> Cache[T | tuple[Finding, ...]]:
     """Return a cache of decoded objects, and of the findings about those that cannot be read."""
     return _make_cache(session, resource, reader.read, accounting)
+
+
+def watch_limits(
+    session: Session,
+    resource: Resource,
+    shape: type[LimitT],
+    shares: MemoryShares,
+    reduce: Callable[[LimitT], LimitT],
+) -> Cache[LimitT]:
+    """Return a cache of what limits namespaces, for whose memory an administrator pays."""
+    by_limiter = Accounting(shares, find_limit_writer, reduce, measure_kept=True)
+    return Cache(session, resource, shape, keep_raw=False, accounting=by_limiter)
 
 
 def _make_cache(

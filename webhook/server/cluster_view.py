@@ -24,8 +24,9 @@ from drawbridge.config.model import Configuration
 from drawbridge.dra.resource_quotas import ResourceQuota, reduce_quota
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
-from drawbridge.memory_shares import MemoryShares, find_limit_writer
+from drawbridge.memory_shares import MemoryShares
 from drawbridge.names import MANAGED_SELECTOR, TRANSLATE_LABEL, WEBHOOK_CONFIGURATION
+from drawbridge.process.object_cache import watch_limits
 from drawbridge.process.watched_facts import WatchedFacts
 from drawbridge.translate.context import TranslationContext, make_context
 from webhook.admission.limit_ranges import LimitRange, reduce_range
@@ -53,26 +54,6 @@ def watch_templates(session: Session, shares: MemoryShares) -> Cache[WatchedTemp
     )
 
 
-def _watch_ranges(session: Session, shares: MemoryShares) -> Cache[LimitRange]:
-    return Cache(
-        session,
-        LIMIT_RANGES,
-        LimitRange,
-        keep_raw=False,
-        accounting=Accounting(shares, find_limit_writer, reduce_range, measure_kept=True),
-    )
-
-
-def _watch_quotas(session: Session, shares: MemoryShares) -> Cache[ResourceQuota]:
-    return Cache(
-        session,
-        RESOURCE_QUOTAS,
-        ResourceQuota,
-        keep_raw=False,
-        accounting=Accounting(shares, find_limit_writer, reduce_quota, measure_kept=True),
-    )
-
-
 class OpaqueObject(msgspec.Struct, frozen=True):
     """An object whose fields are not decoded. The cache keeps its raw bytes."""
 
@@ -92,8 +73,10 @@ class WatchedClusterView:
         self.caches = CacheSet()
         self._namespaces = WatchedNamespaces(session)
         self.namespaces = self.caches.add(self._namespaces.cache)
-        self.ranges = self.caches.add(_watch_ranges(session, shares))
-        self.quotas = self.caches.add(_watch_quotas(session, shares))
+        ranges = watch_limits(session, LIMIT_RANGES, LimitRange, shares, reduce_range)
+        self.ranges = self.caches.add(ranges)
+        quotas = watch_limits(session, RESOURCE_QUOTAS, ResourceQuota, shares, reduce_quota)
+        self.quotas = self.caches.add(quotas)
         self.webhooks = self.caches.add(Cache(session, MUTATING_WEBHOOKS, OpaqueObject))
         self._facts = WatchedFacts(session, namespace)
         self.facts = self.caches.add(self._facts.cache)
