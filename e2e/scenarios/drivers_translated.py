@@ -8,21 +8,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 
-import yaml
-
 from e2e.drivers.nvidia import GPUS, NEWEST, PLUGIN_PIN
 from e2e.drivers.program import SLICES
 from e2e.drivers.stage import DriverStage, with_drivers
 from e2e.realnodes.installation import PodInstallation, installed_as_pods
-from e2e.realnodes.runnable import runnable
-from e2e.scenarios import holdings, translated
-from e2e.scenarios.admission import ORIGINAL
+from e2e.scenarios import holdings, node_translated, translated
 from e2e.scenarios.holdings import ExpectedPods
-from e2e.scenarios.node_translated import CONFIGURED_SECONDS, DECIDED_SECONDS, configured
+from e2e.scenarios.node_translated import CONFIGURED_SECONDS
 from e2e.scenarios.objects import JSON
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
-from e2e.scenarios.translated import MAKERS, REFUSED, TRANSLATED, ManifestCase
+from e2e.scenarios.translated import ManifestCase
 
 CASES = (
     "nvidia",
@@ -60,33 +56,17 @@ def serve(
     cluster: PodInstallation,
     check: Callable[[JSON], None] = lambda _: None,
 ) -> None:
-    """Build the nodes, apply the legacy manifest, and compare what each container sees."""
-    translated.build(case, nodes)
-    if case.configuration:
-        nodes.enter(configured(nodes, cluster, case.configuration))
-    nodes.wait("the webhooks decide by the facts", cluster.decided, DECIDED_SECONDS)
-    documents = list(yaml.safe_load_all(translated.manifest(nodes, case)))
-    text = yaml.safe_dump_all(runnable(one, nodes.says) for one in documents)
-    applied = nodes.kubectl("apply", "-f", "-", stdin=text)
-    if case.exit == REFUSED:
-        assert applied.code == 1, applied
-        assert all(f"{code}: " in applied.err for code in case.codes), applied
-        assert nodes.client.get(nodes.pod_path())["items"] == []
-        return
-    applied.check()
-    try:
-        for pods in case.pods:
-            for made in nodes.wait(f"pods {pods.name}", partial(translated.made, nodes, pods)):
-                name = made["metadata"]["name"]
-                nodes.wait(f"{name} runs", partial(_runs, nodes, name), CONFIGURED_SECONDS)
-                pod = nodes.get_pod(name)
-                marked = ORIGINAL in pod["metadata"].get("annotations", {})
-                assert marked == (case.exit == TRANSLATED), pod["metadata"]
-                _check_served(nodes, pods, pod)
-                check(pod)
-    finally:
-        # Only pods stay, for the report on a failure; no controller recreates them.
-        nodes.kubectl("delete", MAKERS, "--all", "--cascade=orphan", "--wait=false").check()
+    """Serve a case as real nodes do, and compare what each container sees."""
+
+    def wait(name: str) -> JSON:
+        nodes.wait(f"{name} runs", partial(_runs, nodes, name), CONFIGURED_SECONDS)
+        return nodes.get_pod(name)
+
+    def check_all(pods: ExpectedPods, pod: JSON) -> None:
+        _check_served(nodes, pods, pod)
+        check(pod)
+
+    node_translated.serve(case, nodes, cluster, wait, check_all)
 
 
 def _check_served(nodes: DriverStage, pods: ExpectedPods, pod: JSON) -> None:

@@ -7,7 +7,7 @@ the drivers, the books with the kubelet's podresources API and with the case.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import yaml
@@ -18,6 +18,7 @@ from e2e.realnodes.runnable import runnable
 from e2e.realnodes.stage import Printed, RealStage, real
 from e2e.scenarios import holdings, translated, volcano
 from e2e.scenarios.admission import ORIGINAL
+from e2e.scenarios.holdings import ExpectedPods
 from e2e.scenarios.node_devices import expected
 from e2e.scenarios.objects import JSON
 from e2e.scenarios.registry import scenario
@@ -61,15 +62,30 @@ DECIDED_SECONDS = 60.0
 
 
 def play(case: ManifestCase, stage: Stage) -> None:
-    """Build the nodes, apply the legacy manifest, and compare what each container printed."""
+    """Apply the manifest of a case, and compare what each container printed."""
     nodes = real(stage)
-    cluster = installed_as_pods(nodes)
+
+    def check(pods: ExpectedPods, pod: JSON) -> None:
+        holdings.compare(nodes, pods, pod)
+        compare_output(nodes, pod)
+
+    serve(case, nodes, installed_as_pods(nodes), nodes.wait_running, check)
+
+
+def serve(
+    case: ManifestCase,
+    nodes: RealStage,
+    cluster: PodInstallation,
+    wait: Callable[[str], JSON],
+    check: Callable[[ExpectedPods, JSON], None],
+) -> None:
+    """Build the nodes, apply the legacy manifest, and check each pod once `wait` returns it."""
     translated.build(case, nodes)
     if case.configuration:
         nodes.enter(configured(nodes, cluster, case.configuration))
     nodes.wait("the webhooks decide by the facts", cluster.decided, DECIDED_SECONDS)
     documents = list(yaml.safe_load_all(translated.manifest(nodes, case)))
-    text = yaml.safe_dump_all(map(runnable, documents))
+    text = yaml.safe_dump_all(runnable(one, nodes.says) for one in documents)
     applied = nodes.kubectl("apply", "-f", "-", stdin=text)
     if case.exit == REFUSED:
         assert applied.code == 1, applied
@@ -82,11 +98,10 @@ def play(case: ManifestCase, stage: Stage) -> None:
             volcano.make_pods(nodes)
         for pods in case.pods:
             for made in nodes.wait(f"pods {pods.name}", partial(translated.made, nodes, pods)):
-                pod = nodes.wait_running(made["metadata"]["name"])
+                pod = wait(made["metadata"]["name"])
                 marked = ORIGINAL in pod["metadata"].get("annotations", {})
                 assert marked == (case.exit == TRANSLATED), pod["metadata"]
-                holdings.compare(nodes, pods, pod)
-                compare_output(nodes, pod)
+                check(pods, pod)
     finally:
         # Only pods stay, for the report on a failure; no controller recreates them.
         nodes.kubectl("delete", MAKERS, "--all", "--cascade=orphan", "--wait=false").check()
