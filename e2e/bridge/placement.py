@@ -200,8 +200,7 @@ class BridgeStage(Stage):
         """Run a pod with one of the two GPUs of a new node; return the name of the node."""
         node = self.node("a", "lab-2g2n", {GPU: "full"}).name
         self.template("gpu", claim_spec(request("gpu", GPU)))
-        self.pod(pod, templates={"gpu": "gpu"})
-        self.wait_running(pod)
+        self.run_pod(pod, templates={"gpu": "gpu"})
         return node
 
     def leader(self) -> Pair:

@@ -170,8 +170,7 @@ def a_simulation_says_what_the_scheduler_then_does(stage: BridgeStage) -> None:
     # The role is in effect, and the node has the fence.
     stage.wait("one of the pods fits", lambda: simulated() == [True, False])
     assert simulated() == [True, False]
-    stage.pod("first", templates={"gpu": "both"})
-    stage.wait_running("first")
+    stage.run_pod("first", templates={"gpu": "both"})
     stage.wait("no pod fits", lambda: simulated() == [False, False])
     stage.pod("second", templates={"gpu": "both"})
     stage.wait_unschedulable("second")

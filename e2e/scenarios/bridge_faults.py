@@ -174,8 +174,7 @@ def a_pod_whose_preemption_was_refused_gets_a_free_device_first(stage: BridgeSta
     stage.wait("the node is full", run_all(stage, "top", 2))
     # The allocator is asked for victims only beside a pod with a lower priority and a device.
     stage.template("nic", claim_spec(request("nic", NIC)))
-    stage.pod("nic", templates={"nic": "nic"}, nodeSelector=here)
-    stage.wait_running("nic")
+    stage.run_pod("nic", templates={"nic": "nic"}, nodeSelector=here)
     create_pods(stage, "low", 4, nodeSelector=here)
     create_pods(stage, "high", 1, priorityClassName=high, nodeSelector=here)
     for name in ("low-3", "high-0"):

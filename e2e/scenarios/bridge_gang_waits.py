@@ -76,8 +76,7 @@ def members_that_wait_at_permit_keep_their_devices(stage: BridgeStage) -> None:
     stage.template("gpu", claim_spec(request("gpu", GPU)))
     stage.template("four", claim_spec(request("gpu", GPU, count=4)))
     high = create_priority(stage, "high", 1000)
-    stage.pod("holder", templates={"gpu": "four"}, priorityClassName=high)
-    stage.wait_running("holder")
+    stage.run_pod("holder", templates={"gpu": "four"}, priorityClassName=high)
     member = {"metadata": {"labels": {OTHER_GROUP: "g", MINIMUM_LABEL: "5"}}}
     gang = [f"g-{number}" for number in range(5)]
 

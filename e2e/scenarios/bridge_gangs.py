@@ -238,8 +238,7 @@ def a_gang_that_is_scheduled_is_bound_beside_single_pods(stage: BridgeStage) -> 
     stage.template("gpu", claim_spec(request("gpu", GPU)))
     stage.template("eight", claim_spec(request("gpu", GPU, count=8)))
     for number in range(ROUNDS):
-        stage.pod("holder", templates={"gpu": "eight"})
-        stage.wait_running("holder")
+        stage.run_pod("holder", templates={"gpu": "eight"})
         gang = create_gang(stage, f"g{number}", 8)
         stage.wait_unschedulable(gang[0])
         singles = create_pods(stage, f"single{number}", 4)

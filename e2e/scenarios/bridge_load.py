@@ -69,8 +69,7 @@ def groups_that_a_slice_declares_are_enforced(stage: BridgeStage) -> None:
         wanted = f"{parent} && {_profile(profile)}"
         stage.template(name, claim_spec(request("gpu", "mig.nvidia.com", wanted)))
     for name in ("small", "another"):
-        stage.pod(name, templates={"gpu": "small"})
-        stage.wait_running(name)
+        stage.run_pod(name, templates={"gpu": "small"})
     stage.pod("large", templates={"gpu": "large"})
     stage.wait_unschedulable("large")
     for name in ("small", "another"):

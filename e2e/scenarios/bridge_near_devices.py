@@ -28,8 +28,7 @@ def _occupy(stage: BridgeStage, machine: Machine, numbers: Iterable[int]) -> Non
         for gpu in (machine.gpus[number],)
     ]
     stage.template("occupied", claim_spec(*chosen))
-    stage.pod("occupied", templates={"gpus": "occupied"})
-    stage.wait_running("occupied")
+    stage.run_pod("occupied", templates={"gpus": "occupied"})
 
 
 def _legacy_pod(
@@ -115,8 +114,7 @@ def _use_unequally(stage: BridgeStage) -> None:
         capacity = {"requests": {"shares": f"{amounts[0]}", "memory": amounts[1]}}
         only = f"device.attributes['{GPU}'].uuid == '{uuid}'"
         stage.template(f"of-{number}", claim_spec(request("gpu", GPU, only, capacity=capacity)))
-        stage.pod(f"first-{number}", templates={"gpu": f"of-{number}"})
-        stage.wait_running(f"first-{number}")
+        stage.run_pod(f"first-{number}", templates={"gpu": f"of-{number}"})
 
 
 def _template_with_weights(stage: BridgeStage, name: str, weights: Mapping[str, int]) -> None:

@@ -59,8 +59,7 @@ def _play(stage: BridgeStage) -> None:
     for name, count in (("one", 1), ("two", 2)):
         stage.template(name, claim_spec(request("gpu", GPU, count=count)))
     create_owned(stage, "left")
-    stage.pod("filler", templates={"gpu": "one"})
-    stage.wait_running("filler")
+    stage.run_pod("filler", templates={"gpu": "one"})
     create_owned(stage, "right")
     stage.delete_pod("filler")
     stage.wait_gone(stage.pod_path("filler"))

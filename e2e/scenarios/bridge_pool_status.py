@@ -46,8 +46,9 @@ def pools_are_counted_as_kubernetes_does(stage: BridgeStage) -> None:
     first = stage.node("a", "dgx-a100", {GPU: "full"}).name
     stage.node("b", "lab-2g2n", {GPU: "full"})
     stage.template("two", claim_spec(request("gpu", GPU, count=2)))
-    stage.pod("worker", templates={"gpu": "two"}, nodeSelector={"kubernetes.io/hostname": first})
-    stage.wait_running("worker")
+    stage.run_pod(
+        "worker", templates={"gpu": "two"}, nodeSelector={"kubernetes.io/hostname": first}
+    )
     asked, admin = Asked(stage), stage.processes.tokens["admin"]
     ours = f"GET /v1/pools?driver={GPU}"
 

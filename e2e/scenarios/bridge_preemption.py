@@ -165,8 +165,7 @@ def budgets_are_violated_only_if_nothing_else_helps(stage: BridgeStage) -> None:
     high, middle = create_priority(stage, "high", 1000), create_priority(stage, "middle", 500)
     for name, node, spec in (("guarded", 0, {}), ("other", 1, {"priorityClassName": middle})):
         place = {"kubernetes.io/hostname": nodes[node]}
-        stage.pod(name, templates={"two": "two"}, nodeSelector=place, **spec)
-        stage.wait_running(name)
+        stage.run_pod(name, templates={"two": "two"}, nodeSelector=place, **spec)
     selector = {"matchLabels": {"app": "guarded"}}
     budget = {"metadata": {"name": "all"}, "spec": {"minAvailable": 1, "selector": selector}}
     path = stage.path("poddisruptionbudgets", "", "/apis/policy/v1")
@@ -176,8 +175,7 @@ def budgets_are_violated_only_if_nothing_else_helps(stage: BridgeStage) -> None:
     before = allocator.metric(VIOLATIONS)
     for number, victim in enumerate(("other", "guarded")):
         name = f"high-{number}"
-        stage.pod(name, templates={"two": "two"}, priorityClassName=high)
-        stage.wait_running(name)
+        stage.run_pod(name, templates={"two": "two"}, priorityClassName=high)
         assert not stage.exists(stage.pod_path(victim))
         assert allocator.metric(VIOLATIONS) == before + number
 
@@ -211,8 +209,7 @@ def a_shared_claim_is_released_by_all_its_pods_or_none(stage: BridgeStage) -> No
     stage.claim("shared", claim_spec(request("gpu", GPU, count=2)))
     stage.template("gpu", claim_spec(request("gpu", GPU)))
     for name, spec in (("low-0", {}), ("low-1", {}), ("peer", {"priorityClassName": high})):
-        stage.pod(name, claims={"gpu": "shared"}, **spec)
-        stage.wait_running(name)
+        stage.run_pod(name, claims={"gpu": "shared"}, **spec)
     create_pods(stage, "high", 1, priorityClassName=high)
     stage.wait("it waits", partial(told, stage, "high-0", "are not enough"))
     assert len(phases(stage, "low")) == 2

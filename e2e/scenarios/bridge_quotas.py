@@ -86,8 +86,7 @@ def a_quota_is_exact_while_two_hundred_pods_are_created_at_once(stage: BridgeSta
     with limited(stage, quota):
         stage.leader()
         # Otherwise the first pods are told that no node has devices yet.
-        stage.pod("first", templates={"gpu": "gpu"})
-        stage.wait_running("first")
+        stage.run_pod("first", templates={"gpu": "gpu"})
         stage.delete_pod("first")
         counted = Counted(stage)
         with counted.going_on():

@@ -75,8 +75,7 @@ def a_pair_of_two_releases_never_replaces_one_that_works(stage: BridgeStage) -> 
     for number, (name, heard) in enumerate(REFUSED.items()):
         with new_pair(stage, f"refused-{number}", heard) as pair:
             replaced = roll_out(stage, pair)
-            stage.pod(f"pod-{number}", templates={"gpu": "gpu"})
-            stage.wait_running(f"pod-{number}")
+            stage.run_pod(f"pod-{number}", templates={"gpu": "gpu"})
             assert not replaced, f"{name}: the pairs that work were replaced"
             _check_message(pair, heard)
 
@@ -103,5 +102,4 @@ def pairs_of_neighbouring_releases_replace_each_other(stage: BridgeStage) -> Non
         with new_pair(stage, f"accepted-{number}", heard) as pair:
             assert roll_out(stage, pair), name
             stage.wait("the new pair leads", lambda: stage.leader() is pair, LEAD_SECONDS)
-            stage.pod(f"pod-{number}", templates={"gpu": "gpu"})
-            stage.wait_running(f"pod-{number}")
+            stage.run_pod(f"pod-{number}", templates={"gpu": "gpu"})

@@ -20,8 +20,7 @@ def a_pod_with_two_claims_gets_both_on_one_node(stage: BridgeStage) -> None:
     both = stage.node("both", "lab-2g2n", {GPU: "full", NIC: None})
     stage.claim("nic", claim_spec(request("nic", NIC)))
     stage.template("gpu", claim_spec(request("gpu", GPU)))
-    stage.pod("worker", templates={"gpu": "gpu"}, claims={"nic": "nic"})
-    pod = stage.wait_running("worker")
+    pod = stage.run_pod("worker", templates={"gpu": "gpu"}, claims={"nic": "nic"})
     assert pod["spec"]["nodeName"] == both.name
     assert len(stage.fleet.held_by(pod)) == 2
 
@@ -37,8 +36,7 @@ def the_first_available_alternative_is_used(stage: BridgeStage) -> None:
     ]
     stage.template("gpu", claim_spec({"name": "gpu", "firstAvailable": alternatives}))
     for name, request_name in (("one", "gpu/preferred"), ("two", "gpu/any")):
-        stage.pod(name, templates={"gpu": "gpu"})
-        stage.wait_running(name)
+        stage.run_pod(name, templates={"gpu": "gpu"})
         (result,) = stage.allocated(stage.generated_claim(name))
         assert result["request"] == request_name
     stage.pod("three", templates={"gpu": "gpu"})
@@ -53,8 +51,7 @@ def all_devices_of_a_node_are_allocated(stage: BridgeStage) -> None:
     machine = stage.node("a", "lab-2g2n", {GPU: "full"})
     stage.template("one", claim_spec(request("gpu", GPU)))
     stage.template("all", claim_spec(request("gpu", GPU, allocationMode="All")))
-    stage.pod("one", templates={"gpu": "one"})
-    stage.wait_running("one")
+    stage.run_pod("one", templates={"gpu": "one"})
     stage.pod("all", templates={"gpu": "all"})
     stage.wait_unschedulable("all")
     stage.delete_pod("one")
@@ -71,13 +68,11 @@ def a_tainted_device_is_left_to_who_tolerates_it(stage: BridgeStage) -> None:
     stage.template("gpu", claim_spec(request("gpu", GPU)))
     tolerated = [{"key": "example.com/broken", "operator": "Exists"}]
     stage.template("any", claim_spec(request("gpu", GPU, tolerations=tolerated)))
-    stage.pod("careful", templates={"gpu": "gpu"})
-    stage.wait_running("careful")
+    stage.run_pod("careful", templates={"gpu": "gpu"})
     assert stage.allocated(stage.generated_claim("careful"))[0]["device"] == "gpu-1"
     stage.pod("second", templates={"gpu": "gpu"})
     stage.wait_unschedulable("second")
-    stage.pod("tolerant", templates={"gpu": "any"})
-    stage.wait_running("tolerant")
+    stage.run_pod("tolerant", templates={"gpu": "any"})
 
 
 @bridge_scenario("full")
@@ -86,8 +81,7 @@ def a_claim_with_a_joint_rule_gets_devices_of_common_roots(stage: BridgeStage) -
     machine = stage.node("a", "aws-p4d", {GPU: "full", NIC: None})
     first = f"device.attributes['{GPU}'].uuid == '{machine.gpus[0].uuid}'"
     stage.template("first", claim_spec(request("gpu", GPU, first)))
-    stage.pod("first", templates={"gpu": "first"})
-    stage.wait_running("first")
+    stage.run_pod("first", templates={"gpu": "first"})
     rule = {"primary": ["gpu"], "others": ["nic"], "attributes": [PCIE_ROOT]}
     _template_with_rules(stage, "joint", _rules(joint=[rule]))
     stage.pod("worker", templates={"joint": "joint"})
@@ -131,8 +125,7 @@ def a_pod_leaves_a_node_that_is_drained(stage: BridgeStage) -> None:
     """A waiting pod is not put on the cordoned node, and an evicted one starts on the other."""
     first = stage.node("a", "lab-2g2n", {GPU: "full"})
     stage.template("gpu", claim_spec(request("gpu", GPU)))
-    stage.pod("before", templates={"gpu": "gpu"})
-    stage.wait_running("before")
+    stage.run_pod("before", templates={"gpu": "gpu"})
     stage.client.patch(f"/api/v1/nodes/{first.name}", {"spec": {"unschedulable": True}})
     second = stage.node("b", "lab-2g2n", {GPU: "full"})
     stage.delete_pod("before")

@@ -100,8 +100,7 @@ def _let_pods_wait(stage: BridgeStage, nodes: list[str]) -> None:
     stage.template("gpu", claim_spec(request("gpu", GPU)))
     stage.template("two", claim_spec(request("gpu", GPU, count=2)))
     for number in range(len(nodes)):
-        stage.pod(f"holder-{number}", templates={"gpu": "two"})
-        stage.wait_running(f"holder-{number}")
+        stage.run_pod(f"holder-{number}", templates={"gpu": "two"})
     for number in range(WAITING):
         stage.pod(f"waiting-{number}", templates={"gpu": "gpu"})
     for number in range(WAITING):

@@ -109,8 +109,7 @@ def rules_replace_the_taint_for_pods_without_devices(stage: BridgeStage) -> None
         refused = partial(refuses, stage, "opens")
         stage.wait("the API server refuses its allocation", refused)
         for name in ("ours", "second"):
-            stage.pod(name, templates={"gpu": "gpu"})
-            stage.wait_running(name)
+            stage.run_pod(name, templates={"gpu": "gpu"})
         owned = stage.get_claim(stage.generated_claim("ours"))["status"]["allocation"]
         stage.claim("second", claim_spec(request("gpu", GPU)))
         text = _refusal(stage, "second", owned)
@@ -155,8 +154,7 @@ def without_the_policy_nothing_is_allocated_until_the_taint_is_back(stage: Bridg
     create_policy(stage)
     with fenced_by_rules(stage):
         node = open_node(stage)
-        stage.pod("before", templates={"gpu": "gpu"})
-        stage.wait_running("before")
+        stage.run_pod("before", templates={"gpu": "gpu"})
         controller = stage.placement.cluster.leader.started_process()
         controller.child.send_signal(signal.SIGSTOP)
         try:
@@ -177,8 +175,7 @@ def without_the_policy_nothing_is_allocated_until_the_taint_is_back(stage: Bridg
         _add_rival(stage, "theirs")
         refused = partial(refuses, stage, "theirs")
         stage.wait("the API server refuses the allocation of others again", refused)
-        stage.pod("after", templates={"gpu": "gpu"})
-        stage.wait_running("after")
+        stage.run_pod("after", templates={"gpu": "gpu"})
 
 
 @bridge_scenario("full", since="1.36")
@@ -187,13 +184,11 @@ def the_taint_returns_before_the_rules_go(stage: BridgeStage) -> None:
     create_policy(stage)
     with fenced_by_rules(stage):
         node = open_node(stage)
-        stage.pod("before", templates={"gpu": "gpu"})
-        stage.wait_running("before")
+        stage.run_pod("before", templates={"gpu": "gpu"})
     stage.wait("the node is closed", lambda: not is_open(stage, node), SWITCH_SECONDS)
     assert guarded_pools(stage, node)
     assert rules_of(stage, node)
-    stage.pod("after", templates={"gpu": "gpu"})
-    stage.wait_running("after")
+    stage.run_pod("after", templates={"gpu": "gpu"})
     stage.wait("no pool is left", lambda: not guarded_pools(stage, node), SWITCH_SECONDS)
     stage.wait("no rule is left", lambda: not rules_of(stage, node))
     assert not is_open(stage, node)
@@ -234,6 +229,5 @@ def the_taint_stays_where_the_fence_of_rules_is_not_possible(stage: BridgeStage)
     with fenced_by_rules(stage):
         stage.wait("it is reported", partial(says, stage, text))
         assert not is_open(stage, node)
-        stage.pod("ours", templates={"gpu": "gpu"})
-        stage.wait_running("ours")
+        stage.run_pod("ours", templates={"gpu": "gpu"})
         assert not guarded_pools(stage, node)

@@ -129,8 +129,7 @@ def a_bound_pod_keeps_what_another_allocator_takes(stage: BridgeStage) -> None:
         stage.wait(f"event of {claim}", partial(names_both, stage, claim, "DeviceHeldTwice"))
     say(began, "both claims have the event")
     # Other pods are still placed, on the device that is left, and then nowhere.
-    stage.pod("second", templates={"gpu": "gpu"})
-    stage.wait_running("second")
+    stage.run_pod("second", templates={"gpu": "gpu"})
     stage.pod("third", templates={"gpu": "gpu"})
     stage.wait_unschedulable("third")
     assert stage.get_claim(name) == ours

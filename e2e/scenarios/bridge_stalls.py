@@ -52,8 +52,7 @@ def pods_without_claims_are_scheduled_while_the_allocator_hangs(stage: BridgeSta
     stage.node("a", "lab-2g2n", {GPU: "full"})
     stage.template("gpu", claim_spec(request("gpu", GPU)))
     for name in ("first", "second"):
-        stage.pod(name, templates={"gpu": "gpu"})
-        stage.wait_running(name)
+        stage.run_pod(name, templates={"gpu": "gpu"})
     leader = stage.leader()
     usual, hanging = [], []
     for turn in range(TURNS):

@@ -67,14 +67,12 @@ def _play(stage: BridgeStage, name: str) -> None:
     stage.template("any", claim_spec(request("gpu", GPU, capacity=half)))
     third = {"kubernetes.io/hostname": machines["c"].name}
     for pod in ("whole-0", "whole-1"):
-        stage.pod(pod, templates={"gpu": "whole"}, nodeSelector=third)
-        stage.wait_running(pod)
+        stage.run_pod(pod, templates={"gpu": "whole"}, nodeSelector=third)
     is_default = name == DEFAULT
     own = {"strategy": {"default": name}}
     with contextlib.nullcontext() if is_default else configured(stage, own):
         stage.leader()
-        stage.pod("first", templates={"gpu": "last"})
-        stage.wait_running("first")
+        stage.run_pod("first", templates={"gpu": "last"})
         stage.pod("next", templates={"gpu": "any"})
         (held,) = stage.fleet.held_by(stage.wait_running("next"))
         suffix, device = EXPECTED[name]

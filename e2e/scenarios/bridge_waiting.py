@@ -26,8 +26,7 @@ def many_pods_that_wait_cost_little(stage: BridgeStage) -> None:
     stage.template("gpu", claim_spec(request("gpu", GPU)))
     top = create_priority(stage, "top", 1000)
     priorities = [create_priority(stage, f"low{number}", number) for number in range(10)]
-    stage.pod("holder", templates={"all": "all"}, priorityClassName=top)
-    stage.wait_running("holder")
+    stage.run_pod("holder", templates={"all": "all"}, priorityClassName=top)
 
     def create(number: int) -> None:
         name = priorities[number % len(priorities)]

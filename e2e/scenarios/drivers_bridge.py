@@ -119,8 +119,7 @@ def what_drivers_prepare_twice_is_reported(stage: Stage) -> None:
     assert nodes.seen("foreign") == ["/dev/nvidia1"]
     _check_share(nodes, second.name)
     nodes.claim("example", claim_spec(request("gpu", EXAMPLE)))
-    nodes.pod("example", claims={"gpu": "example"})
-    nodes.wait_running("example")
+    nodes.run_pod("example", claims={"gpu": "example"})
     taken = forged.device(EXAMPLE, third.name, nodes.allocated("example")[0]["device"])
     _plant(nodes, "again", third.name, taken, "DeviceHeldTwice")
     nodes.wait_running("again")
@@ -129,8 +128,7 @@ def what_drivers_prepare_twice_is_reported(stage: Stage) -> None:
 def _check_share(nodes: DriverStage, node: str) -> None:
     selector = "'shares' in device.capacity['gpu.nvidia.com']"
     nodes.claim("share", claim_spec(request("gpu", GPUS, selector)))
-    nodes.pod("share", claims={"gpu": "share"})
-    nodes.wait_running("share")
+    nodes.run_pod("share", claims={"gpu": "share"})
     (share,) = nodes.allocated("share")
     same = {key: share[key] for key in ("shareID", "consumedCapacity")}
     device = forged.device(GPUS, node, share["device"], **same)

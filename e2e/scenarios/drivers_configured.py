@@ -42,8 +42,7 @@ def _enter(stage: Stage, settings: Settings = SHARING) -> tuple[DriverStage, str
 
 def _run(nodes: DriverStage, name: str, spec: JSON) -> list[JSON]:
     nodes.template(name, spec)
-    nodes.pod(name, templates={"gpu": name})
-    nodes.wait_running(name)
+    nodes.run_pod(name, templates={"gpu": name})
     return nodes.check_devices(name)
 
 

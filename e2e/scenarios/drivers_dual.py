@@ -47,8 +47,7 @@ def nvidias_plugin_and_driver_give_the_same_gpu(stage: Stage) -> None:
     """Without Drawbridge's label a pod has all GPUs by claims, two of which another pod has."""
     nodes = with_drivers(stage)
     _with_plugin(nodes, "a")
-    nodes.pod("units", limits={LEGACY: "2"})
-    nodes.wait_running("units")
+    nodes.run_pod("units", limits={LEGACY: "2"})
     nodes.template("all", claim_spec(request("gpu", GPUS, count=COUNT)))
     nodes.pod("claims", templates={"gpu": "all"})
     nodes.check_devices("claims")

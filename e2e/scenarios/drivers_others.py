@@ -39,8 +39,7 @@ def the_example_driver_names_its_devices_in_variables(stage: Stage) -> None:
     define_class(nodes, EXAMPLE)
     example_driver(nodes, machine)
     nodes.claim("two", claim_spec(request("gpu", EXAMPLE, count=2)))
-    nodes.pod("two", claims={"gpu": "two"})
-    nodes.wait_running("two")
+    nodes.run_pod("two", claims={"gpu": "two"})
     names = {one["device"] for one in nodes.allocated("two")}
     told = {line for line in nodes.lines("two") if line.startswith("GPU_DEVICE_")}
     numbers = {name.rpartition("-")[2] for name in names}
@@ -56,8 +55,7 @@ def the_driver_for_processors_sets_the_cpuset(stage: Stage) -> None:
     define_class(nodes, CPU)
     driver = cpu_driver(nodes, machine)
     nodes.claim("one", claim_spec(request("cpu", CPU)))
-    nodes.pod("one", claims={"cpu": "one"})
-    nodes.wait_running("one")
+    nodes.run_pod("one", claims={"cpu": "one"})
     (taken,) = nodes.allocated("one")
     attributes = next(one for one in driver.devices() if one["name"] == taken["device"])[
         "attributes"
@@ -108,8 +106,7 @@ def the_driver_for_network_interfaces_moves_one_into_the_pod(stage: Stage) -> No
     assert not any(one["attributes"]["dra.net/rdma"]["bool"] for one in devices.values())
     selector = f"device.attributes['{NET}'].ifName == '{LINK}'"
     nodes.claim("one", claim_spec(request("nic", NET, selector)))
-    nodes.pod("one", claims={"nic": "one"})
-    nodes.wait_running("one")
+    nodes.run_pod("one", claims={"nic": "one"})
     assert f"/sys/class/net/{LINK}" in nodes.lines("one")
     assert LINK not in node.run("ip", "-br", "link").replace(f"{LINK}-peer", "")
     nodes.delete_pod("one")

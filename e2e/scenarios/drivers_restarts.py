@@ -19,8 +19,7 @@ def a_claim_outlives_nvidias_driver_and_the_kubelet(stage: Stage) -> None:
     node = nodes.node("a", "dgx-a100", {GPUS: "full"}).name
     driver = nodes.drivers[node]
     nodes.claim("kept", claim_spec(request("gpu", GPUS, count=2)))
-    nodes.pod("first", claims={"gpu": "kept"})
-    nodes.wait_running("first")
+    nodes.run_pod("first", claims={"gpu": "kept"})
     had = nodes.check_devices("first")
     generations = [one["spec"]["pool"]["generation"] for one in driver.slices()]
     driver.kill()
@@ -57,8 +56,7 @@ def pods_have_their_gpus_again_after_their_node_started_anew(stage: Stage) -> No
     driver = nodes.drivers[node]
     assert driver.settings.partitions[0] == Partition(0, "1g.5gb", 0)
     nodes.template("both", claim_spec(request("gpu", GPUS), request("part", "mig.nvidia.com")))
-    nodes.pod("train", templates={"gpu": "both"}, tolerations=[{"operator": "Exists"}])
-    nodes.wait_running("train")
+    nodes.run_pod("train", templates={"gpu": "both"}, tolerations=[{"operator": "Exists"}])
     had = nodes.check_devices("train")
     nodes.fleet.kill_node(node)
     nodes.wait("the node is not ready", lambda: not nodes.rig.ready(node), SECONDS)
@@ -94,8 +92,7 @@ def partitions_made_on_demand_outlive_nvidias_driver(stage: Stage) -> None:
     driver = nodes.install(machine, DYNAMIC)
     profile = f"device.attributes['{GPUS}'].profile == '1g.10gb'"
     nodes.template("part", claim_spec(request("part", "mig.nvidia.com", profile)))
-    nodes.pod("first", templates={"gpu": "part"})
-    nodes.wait_running("first")
+    nodes.run_pod("first", templates={"gpu": "part"})
     had = nodes.check_devices("first")
     made = driver.root.partitions()
     assert len(made) == 1, made

@@ -34,8 +34,7 @@ def _play(stage: Stage, pin: str) -> None:
     node = nodes.node("a", SHAPE, {GPUS: "full"}).name
     _check_published(nodes, node)
     nodes.template("two", claim_spec(request("gpu", GPUS, count=2)))
-    nodes.pod("train", templates={"gpu": "two"})
-    nodes.wait_running("train")
+    nodes.run_pod("train", templates={"gpu": "two"})
     taken, other = nodes.check_devices("train")
     assert taken["device"] != other["device"]
     nodes.delete_pod("train")

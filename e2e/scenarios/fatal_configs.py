@@ -141,13 +141,11 @@ def a_claim_that_ends_its_driver_is_never_allocated(stage: BridgeStage) -> None:
     stage.template("gpu", claim_spec(request("gpu", GPU)))
     # The reason of a first attempt stays while nothing that the pod needs changes, so the allocator
     # has to use the node before.
-    stage.pod("first", templates={"gpu": "gpu"})
-    stage.wait_running("first")
+    stage.run_pod("first", templates={"gpu": "gpu"})
     stage.pod("waiting", templates={"gpu": "fatal"})
     stage.wait_unschedulable("waiting")
     reason = "ends the process of driver gpu.nvidia.com"
     stage.wait("the pod says why", lambda: told(stage, "waiting", reason))
-    stage.pod("worker", templates={"gpu": "gpu"})
-    stage.wait_running("worker")
+    stage.run_pod("worker", templates={"gpu": "gpu"})
     claim = stage.get_claim(stage.generated_claim("waiting"))
     assert "allocation" not in claim.get("status", {})

@@ -90,8 +90,7 @@ def _let_nodes_change(stage: BridgeStage) -> None:
 def _use_named_claim(stage: BridgeStage) -> None:
     """Run a pod with a claim that somebody applied."""
     stage.claim("named", claim_spec(request("gpu", GPU)))
-    stage.pod("worker", claims={"gpu": "named"})
-    stage.wait_running("worker")
+    stage.run_pod("worker", claims={"gpu": "named"})
 
 
 def _translate_pod(stage: BridgeStage) -> Iterator[Write]:

@@ -16,8 +16,7 @@ def a_pool_loses_a_device_in_place_while_pods_run(stage: Stage) -> None:
     """Slice and generation stay the same. Prepared devices stay, the others are allocated."""
     machine = stage.node("a", "lab-2g2n", {GPU: "full"})
     stage.template("gpu", claim_spec(request("gpu", GPU)))
-    stage.pod("before", templates={"gpu": "gpu"})
-    stage.wait_running("before")
+    stage.run_pod("before", templates={"gpu": "gpu"})
     held = stage.allocated(stage.generated_claim("before"))[0]["device"]
     layout = stage.fleet.layout(GPU, machine.name)
     (other,) = layout.devices.keys() - {held}
@@ -34,8 +33,7 @@ def a_pool_loses_a_device_in_place_while_pods_run(stage: Stage) -> None:
     assert new["metadata"]["name"] == old["metadata"]["name"]
     assert new["spec"]["pool"] == old["spec"]["pool"]
     assert [device["name"] for device in new["spec"]["devices"]] == [other]
-    stage.pod("after", templates={"gpu": "gpu"})
-    stage.wait_running("after")
+    stage.run_pod("after", templates={"gpu": "gpu"})
     assert stage.allocated(stage.generated_claim("after"))[0]["device"] == other
     stage.delete_pod("before")
     stage.pod("late", templates={"gpu": "gpu"})
@@ -63,14 +61,12 @@ def a_lost_device_is_not_allocated_again(stage: Stage) -> None:
     """A device fails while a pod uses it. It is unprepared with the pod and stays unallocated."""
     machine = stage.node("a", "lab-2g2n", {GPU: "full"})
     stage.template("gpu", claim_spec(request("gpu", GPU)))
-    stage.pod("worker", templates={"gpu": "gpu"})
-    stage.wait_running("worker")
+    stage.run_pod("worker", templates={"gpu": "gpu"})
     held = stage.allocated(stage.generated_claim("worker"))[0]["device"]
     stage.fleet.lose(GPU, machine.name, held)
     stage.delete_pod("worker")
     stage.wait("unprepared", lambda: not stage.fleet.prepared(GPU, machine.name))
-    stage.pod("next", templates={"gpu": "gpu"})
-    stage.wait_running("next")
+    stage.run_pod("next", templates={"gpu": "gpu"})
     assert stage.allocated(stage.generated_claim("next"))[0]["device"] != held
 
 
@@ -80,8 +76,7 @@ def a_tainted_device_evicts_its_pod(stage: Stage) -> None:
     machine = stage.node("a", "lab-2g2n", {GPU: "full"})
     stage.template("gpu", claim_spec(request("gpu", GPU)))
     for name in ("one", "two"):
-        stage.pod(name, templates={"gpu": "gpu"})
-        stage.wait_running(name)
+        stage.run_pod(name, templates={"gpu": "gpu"})
     taint = {"key": "gpu.nvidia.com/xid", "value": "79", "effect": "NoExecute"}
     held = stage.allocated(stage.generated_claim("one"))[0]["device"]
     stage.fleet.taint(GPU, machine.name, held, taint)
@@ -95,8 +90,7 @@ def the_kubelet_retries_a_failing_driver(stage: Stage) -> None:
     machine = stage.node("a", "lab-2g2n", {GPU: "full"})
     stage.fleet.driver(GPU).mood.failures = 2
     stage.template("gpu", claim_spec(request("gpu", GPU)))
-    stage.pod("worker", templates={"gpu": "gpu"})
-    stage.wait_running("worker")
+    stage.run_pod("worker", templates={"gpu": "gpu"})
     events = stage.wait("an event", lambda: stage.events("worker"))
     assert any("fails on request" in event for event in events), events
     assert len(stage.fleet.prepared(GPU, machine.name)) == 1
@@ -108,8 +102,7 @@ def a_driver_that_crashes_before_its_response_prepares_once(stage: Stage) -> Non
     machine = stage.node("a", "lab-2g2n", {GPU: "full"})
     stage.fleet.driver(GPU).mood.crash_before_answer = True
     stage.template("gpu", claim_spec(request("gpu", GPU)))
-    stage.pod("worker", templates={"gpu": "gpu"})
-    pod = stage.wait_running("worker")
+    pod = stage.run_pod("worker", templates={"gpu": "gpu"})
     assert len(stage.fleet.held_by(pod)) == 1
     assert len(stage.fleet.prepared(GPU, machine.name)) == 1
 
@@ -123,8 +116,7 @@ def a_slow_driver_delays_only_its_own_pods(stage: Stage) -> None:
     stage.fleet.driver(GPU).mood.slow_seconds = 1.0
     stage.pod("slow", templates={"gpu": "gpu"})
     stage.wait("slow is bound", lambda: stage.get_pod("slow")["spec"].get("nodeName"))
-    stage.pod("quick", templates={"nic": "nic"})
-    stage.wait_running("quick")
+    stage.run_pod("quick", templates={"nic": "nic"})
     assert stage.get_pod("slow")["status"]["phase"] == "Pending"
     stage.fleet.driver(GPU).mood.slow_seconds = 0
     stage.wait_running("slow")
@@ -155,8 +147,7 @@ def unprepare_is_repeated_until_it_succeeds(stage: Stage) -> None:
     """Unprepare fails at first. The claim stays prepared until a later call succeeds."""
     machine = stage.node("a", "lab-2g2n", {GPU: "full"})
     stage.template("gpu", claim_spec(request("gpu", GPU)))
-    stage.pod("worker", templates={"gpu": "gpu"})
-    stage.wait_running("worker")
+    stage.run_pod("worker", templates={"gpu": "gpu"})
     stage.fleet.driver(GPU).mood.failures = 2
     stage.client.delete(stage.pod_path("worker"), grace=None)
     stage.wait("unprepared", lambda: not stage.fleet.prepared(GPU, machine.name))
@@ -169,8 +160,7 @@ def a_driver_reports_a_result_for_each_claim(stage: Stage) -> None:
     machine = stage.node("a", "lab-2g2n", {GPU: "full"})
     stage.claim("good", claim_spec(request("gpu", GPU)))
     stage.claim("bad", claim_spec(request("gpu", GPU)))
-    stage.pod("worker", claims={"gpu": "good"})
-    stage.wait_running("worker")
+    stage.run_pod("worker", claims={"gpu": "good"})
     claims = [stage.get_claim(name)["metadata"] for name in ("good", "bad")]
     refs = [protocol.reference(one["namespace"], one["name"], one["uid"]) for one in claims]
     socket = stage.fleet.driver(GPU).socket
@@ -195,8 +185,7 @@ def the_configuration_of_the_claim_overrides_the_class(stage: Stage) -> None:
     asked = request("gpu", "e2e-configured")
     stage.template("right", claim_spec(asked, config=[right]))
     stage.template("wrong", claim_spec(asked))
-    stage.pod("right", templates={"gpu": "right"})
-    stage.wait_running("right")
+    stage.run_pod("right", templates={"gpu": "right"})
     stage.pod("wrong", templates={"gpu": "wrong"})
     if stage.version == "1.37":
         # The scheduler leaves out `requests` where a configuration applies to all of them, and the
@@ -216,10 +205,7 @@ def admin_access_works_for_a_device_in_use(stage: Stage) -> None:
     only = f"device.attributes['{GPU}'].uuid == '{machine.gpus[0].uuid}'"
     stage.template("gpu", claim_spec(request("gpu", GPU, only)))
     stage.template("look", claim_spec(request("gpu", GPU, only, adminAccess=True)))
-    stage.pod("look", templates={"gpu": "look"})
-    stage.wait_running("look")
-    stage.pod("user", templates={"gpu": "gpu"})
-    stage.wait_running("user")
-    stage.pod("look-again", templates={"gpu": "look"})
-    stage.wait_running("look-again")
+    stage.run_pod("look", templates={"gpu": "look"})
+    stage.run_pod("user", templates={"gpu": "gpu"})
+    stage.run_pod("look-again", templates={"gpu": "look"})
     assert len(stage.fleet.prepared(GPU, machine.name)) == 3

@@ -65,8 +65,7 @@ def a_container_has_exactly_the_units_of_its_plugin(stage: Stage) -> None:
     machine = nodes.hardware("a", "dgx-a100")
     uuids = tuple(gpu.uuid for gpu in machine.gpus)
     nodes.node("a", "dgx-a100", plugins={LEGACY: uuids})
-    nodes.pod("train", limits={LEGACY: "2"})
-    running = nodes.wait_running("train")
+    running = nodes.run_pod("train", limits={LEGACY: "2"})
     units = nodes.fleet.units(running)[LEGACY]
     assert len(units) == 2
     assert set(units) <= set(uuids)

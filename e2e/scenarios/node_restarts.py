@@ -55,8 +55,7 @@ def containers_and_claims_survive_a_restart_of_the_kubelet(stage: Stage) -> None
 def _check_prepared_again(nodes: RealStage, claim: str, calls: int) -> None:
     """Check that a new kubelet asks the driver for the next pod of a prepared claim, but once."""
     for name in ("joins", "follows"):
-        nodes.pod(name, claims={"gpu": claim})
-        nodes.wait_running(name)
+        nodes.run_pod(name, claims={"gpu": claim})
         assert nodes.fleet.registered(GPUS).calls[protocol.PREPARE] == calls + 1, name
         assert nodes.printed(name) == nodes.printed("stays")
 
@@ -67,8 +66,7 @@ def a_pod_waits_for_a_driver_that_restarts(stage: Stage) -> None:
     nodes = real(stage)
     machine = nodes.node("a", "lab-2g2n", {GPUS: "full"})
     nodes.template("gpu", claim_spec(request("gpu", GPUS)))
-    nodes.pod("first", templates={"gpu": "gpu"})
-    nodes.wait_running("first")
+    nodes.run_pod("first", templates={"gpu": "gpu"})
     driver = nodes.fleet.registered(GPUS)
     driver.stop_on(machine.name)
     nodes.pod("second", templates={"gpu": "gpu"})
@@ -104,8 +102,7 @@ def the_kubelet_deletes_the_slices_of_a_driver_that_stays_away(stage: Stage) -> 
     driver.start_on(machine.name)
     nodes.fleet.publish(nodes.fleet.layout(GPUS, machine.name))
     nodes.template("gpu", claim_spec(request("gpu", GPUS)))
-    nodes.pod("later", templates={"gpu": "gpu"})
-    nodes.wait_running("later")
+    nodes.run_pod("later", templates={"gpu": "gpu"})
     assert len(nodes.printed("later").nodes) == 1
 
 

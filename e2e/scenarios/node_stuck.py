@@ -79,8 +79,7 @@ def _driver_never_unprepares(nodes: RealStage, cluster: PodInstallation, restart
     # A kubelet deletes the slices of a driver that is away, and this one publishes them only once.
     node = next(name for name in nodes.rig.names if name != restarted)
     driver = nodes.fleet.registered(GPUS)
-    nodes.pod("unended", templates={"gpu": "gpu"}, nodeSelector={HOST: node})
-    nodes.wait_running("unended")
+    nodes.run_pod("unended", templates={"gpu": "gpu"}, nodeSelector={HOST: node})
     driver.mood.failures = 1_000_000
     nodes.client.delete(nodes.pod_path("unended"), grace=1)
     began = time.monotonic()

@@ -107,8 +107,7 @@ def the_same_commands_answer_in_bridge_placement(stage: BridgeStage) -> None:
     """The claim and the pod of a device, and why a pod of Drawbridge's scheduler waits."""
     cluster, node = stage.placement.cluster, stage.node("a", "lab-2g2n", {GPU: "full"}).name
     stage.template("all", claim_spec(request("gpu", GPU, count=2)))
-    stage.pod("holder", templates={"all": "all"})
-    stage.wait_running("holder")
+    stage.run_pod("holder", templates={"all": "all"})
     stage.pod("waiter", templates={"all": "all"})
     stage.wait("it is tried", lambda: stage.get_pod("waiter")["status"].get("conditions"))
     told = cluster.drawbridge("explain", f"device/{node}", "-o", "json").check()

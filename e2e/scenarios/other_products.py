@@ -109,8 +109,7 @@ def allocators_start_while_the_conversion_webhook_of_podgroups_is_away(stage: Br
         for pair in stage.placement.pairs:
             pair.allocator.stop()
         stage.placement.start()
-        stage.pod("alone", templates={"gpu": "gpu"})
-        stage.wait_running("alone")
+        stage.run_pod("alone", templates={"gpu": "gpu"})
         member = stage.pod_object("member", templates={"gpu": "gpu"})
         member["metadata"]["labels"][GROUP_LABEL] = "default"
         stage.client.create(stage.pod_path(), member)

@@ -81,8 +81,7 @@ def the_taint_of_an_owned_node_stops_other_schedulers(stage: Stage) -> None:
     """A pod with a claim stays Pending without an allocation. Running pods stay."""
     node = stage.node("a", SHAPE, {GPU: "full"}).name
     stage.template("gpu", TEMPLATE)
-    stage.pod("before", templates={"gpu": "gpu"})
-    stage.wait_running("before")
+    stage.run_pod("before", templates={"gpu": "gpu"})
     taint(stage, node, FENCE)
     stage.pod("after", templates={"gpu": "gpu"})
     assert "untolerated taint" in reason(stage, "after"), reason(stage, "after")
@@ -121,8 +120,7 @@ def a_policy_refuses_the_toleration_of_other_schedulers(stage: Stage) -> None:
     node = stage.node("a", SHAPE, {GPU: "full"}).name
     taint(stage, node, FENCE)
     stage.template("gpu", TEMPLATE)
-    stage.pod("passes", templates={"gpu": "gpu"}, tolerations=[TOLERATION])
-    stage.wait_running("passes")
+    stage.run_pod("passes", templates={"gpu": "gpu"}, tolerations=[TOLERATION])
     policy, binding = yaml.safe_load_all((EXAMPLES / "owned-nodes-policy.yaml").read_text("utf-8"))
     binding["spec"]["matchResources"]["namespaceSelector"] = {
         "matchLabels": {"kubernetes.io/metadata.name": stage.namespace}

@@ -69,8 +69,7 @@ def _fill(stage: Stage, drawn: random.Random, number: int) -> None:
     """Let pods run again in the place of those that went."""
     for index in range(RUNNING - len(_running(stage))):
         name = f"run-{number}-{index}"
-        stage.pod(name, templates={"gpu": f"t-{drawn.choice(SIZES)}"})
-        stage.wait_running(name)
+        stage.run_pod(name, templates={"gpu": f"t-{drawn.choice(SIZES)}"})
 
 
 def _running(stage: Stage) -> frozenset[str]:

@@ -15,8 +15,7 @@ def a_gpu_allocated_twice_by_claim_and_plugin_is_recorded(stage: Stage) -> None:
     """Kubernetes allows a claim and a plugin to allocate the same GPU."""
     uuids = tuple(gpu.uuid for gpu in stage.hardware("a", "lab-2g2n").gpus)
     machine = stage.node("a", "lab-2g2n", {GPU: "full"}, {NAME: uuids})
-    stage.pod("old", limits={NAME: "1"})
-    stage.wait_running("old")
+    stage.run_pod("old", limits={NAME: "1"})
     # The plugin gives the first one, and a driver publishes in any order.
     same = f"device.attributes['{GPU}'].uuid == '{uuids[0]}'"
     stage.template("gpu", claim_spec(request("gpu", GPU, same)))
@@ -29,8 +28,7 @@ def a_gpu_allocated_twice_by_claim_and_plugin_is_recorded(stage: Stage) -> None:
     stage.delete_pod("old")
     stage.wait_running("new")
     stage.violations()  # what the driver saw again before the plugin had let go
-    stage.pod("old", limits={NAME: "1"})
-    stage.wait_running("old")
+    stage.run_pod("old", limits={NAME: "1"})
     recorded = stage.violations()
     assert [(one.code, one.by) for one in recorded] == [("HandedOutTwice", "device-plugin")]
     assert machine.gpus[0].uuid == recorded[0].device
@@ -73,8 +71,7 @@ def the_driver_counts_groups_that_the_scheduler_ignores(stage: Stage) -> None:
         parent = f"device.attributes['{GPU}'].parentUUID == '{machine.gpus[0].uuid}'"
         wanted = f"{parent} && device.attributes['{GPU}'].profile == '{profile}'"
         stage.template(name, claim_spec(request("gpu", "mig.nvidia.com", wanted)))
-    stage.pod("small", templates={"gpu": "small"})
-    stage.wait_running("small")
+    stage.run_pod("small", templates={"gpu": "small"})
     stage.pod("large", templates={"gpu": "large"})
     stage.wait("the driver notices", stage.fleet.record.violations)
     assert {one.code for one in stage.violations()} == {"GroupsIncompatible"}

@@ -155,6 +155,11 @@ class Stage:
         """Create a pod that selects this stage's nodes."""
         return self.client.create(self.pod_path(), self.pod_object(name, **spec))
 
+    def run_pod(self, name: str, **spec: Any) -> JSON:  # noqa: ANN401  # goes to pod_spec
+        """Create a pod, and return it when it runs."""
+        self.pod(name, **spec)
+        return self.wait_running(name)
+
     def pod_object(self, name: str, **spec: Any) -> JSON:  # noqa: ANN401  # goes to pod_spec
         """Return the pod without creating it."""
         spec.setdefault("nodeSelector", self.selector)

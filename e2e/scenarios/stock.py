@@ -29,8 +29,7 @@ def a_claim_with_a_selector_is_allocated_prepared_and_released(stage: Stage) -> 
     machine = stage.node("a", "lab-2g2n", {GPU: "full"})
     wanted = f"device.attributes['{GPU}'].uuid == '{machine.gpus[1].uuid}'"
     stage.template("one-gpu", claim_spec(request("gpu", GPU, wanted)))
-    stage.pod("worker", templates={"gpu": "one-gpu"})
-    pod = stage.wait_running("worker")
+    pod = stage.run_pod("worker", templates={"gpu": "one-gpu"})
     claim = stage.generated_claim("worker")
     assert [result["device"] for result in stage.allocated(claim)] == ["gpu-1"]
     assert stage.fleet.held_by(pod) == [f"{GPU}/{machine.name}/gpu-1"]
@@ -51,8 +50,7 @@ def a_gpu_and_a_nic_of_one_pcie_root_are_allocated_together(stage: Stage) -> Non
         constraints=[{"requests": ["gpu", "nic"], "matchAttribute": PCIE_ROOT}],
     )
     stage.template("pair", spec)
-    stage.pod("worker", templates={"pair": "pair"})
-    pod = stage.wait_running("worker")
+    pod = stage.run_pod("worker", templates={"pair": "pair"})
     results = {one["request"]: one for one in stage.allocated(stage.generated_claim("worker"))}
     gpu = machine.gpus[int(results["gpu"]["device"].removeprefix("gpu-"))]
     assert gpu.root == nic.root
@@ -67,8 +65,7 @@ def claims_share_a_device_within_its_capacity(stage: Stage) -> None:
     capacity = {"requests": {"memory": "20Gi"}}
     stage.template("share", claim_spec(request("gpu", GPU, only, capacity=capacity)))
     for name in ("one", "two"):
-        stage.pod(name, templates={"gpu": "share"})
-        stage.wait_running(name)
+        stage.run_pod(name, templates={"gpu": "share"})
     shares = [stage.allocated(stage.generated_claim(name))[0] for name in ("one", "two")]
     assert {share["device"] for share in shares} == {"gpu-0"}
     assert len({share["shareID"] for share in shares}) == 2
@@ -89,8 +86,7 @@ def partitions_of_a_gpu_consume_its_counters(stage: Stage) -> None:
     stage.template("half", claim_spec(request("gpu", "mig.nvidia.com", f"{parent} && {profile}")))
     stage.template("whole", claim_spec(request("gpu", GPU, whole)))
     for name in ("left", "right"):
-        stage.pod(name, templates={"gpu": "half"})
-        stage.wait_running(name)
+        stage.run_pod(name, templates={"gpu": "half"})
     stage.pod("whole", templates={"gpu": "whole"})
     stage.wait_unschedulable("whole")
     stage.delete_pod("left")
@@ -118,8 +114,7 @@ def a_device_taint_rule_prevents_allocation_until_deleted(stage: Stage) -> None:
     )
     stage.template("tolerant", claim_spec(tolerated))
     fenced = stage.wait("the scheduler knows the rule", partial(_fenced, stage, itertools.count()))
-    stage.pod("tolerant", templates={"gpu": "tolerant"})
-    stage.wait_running("tolerant")
+    stage.run_pod("tolerant", templates={"gpu": "tolerant"})
     stage.client.delete(f"{rules}/fence")
     stage.wait_running(fenced)
 
@@ -197,8 +192,7 @@ def a_class_serves_an_extended_resource_name(stage: Stage) -> None:
     name = f"example.com/{stage.name[:20]}"
     body = device_class("e2e-extended", CLASSES[GPU], extendedResourceName=name)
     stage.cluster_object(f"{RESOURCE}/deviceclasses", body)
-    stage.pod("worker", limits={name: "2"})
-    pod = stage.wait_running("worker")
+    pod = stage.run_pod("worker", limits={name: "2"})
     assert len(stage.fleet.held_by(pod)) == 2
     assert len(stage.fleet.prepared(GPU, machine.name)) == 1
 
@@ -209,8 +203,7 @@ def pods_of_one_claim_share_its_devices(stage: Stage) -> None:
     machine = stage.node("a", "lab-2g2n", {GPU: "full"})
     stage.claim("shared", claim_spec(request("gpu", GPU)))
     for name in ("one", "two"):
-        stage.pod(name, claims={"gpu": "shared"})
-        stage.wait_running(name)
+        stage.run_pod(name, claims={"gpu": "shared"})
     assert len(stage.fleet.prepared(GPU, machine.name)) == 1
     stage.delete_pod("one")
     assert len(stage.fleet.prepared(GPU, machine.name)) == 1
