@@ -33,8 +33,8 @@ def equal_to_text(  # noqa: PLR0913, PLR0917  # the parts of a comparison
         return exact()
     own = len(path) + 1
     costs = [own + traversal(length) for length in range(len(text) + 1)]
-    make = _one_key if len(path) == 1 else _three_keys
-    return make(left.slot, path, text, costs, limit, _plan_on_demand(exact), wanted=not negated)
+    apart = _plan_on_demand(exact)
+    return _compare(left.slot, path, text, costs, limit, apart, wanted=not negated)
 
 
 def _plan_on_demand(exact: Callable[[], Run]) -> Run:
@@ -54,8 +54,8 @@ def _cancel_at_step(frame: Frame, limit: int, amount: int, own: int) -> None:
     cancel_over_limit(frame, limit, (*(1,) * own, amount - own))
 
 
-# The next two differ only in the lookup. A shared function would add a third to their run time.
-def _one_key(  # noqa: PLR0913, PLR0917  # the parts of a comparison
+# Both closures differ only in the lookup. A shared function would add a third to their run time.
+def _compare(  # noqa: PLR0913, PLR0917  # the parts of a comparison
     slot: int,
     path: tuple[str, ...],
     text: str,
@@ -65,40 +65,28 @@ def _one_key(  # noqa: PLR0913, PLR0917  # the parts of a comparison
     *,
     wanted: bool,
 ) -> Run:
-    (key,) = path
     longest = len(text)
+    if len(path) == 1:
+        (key,) = path
 
-    def run(frame: Frame) -> object:
-        try:
-            value = frame[slot][key]
-        except (KeyError, TypeError):
-            return apart(frame)
-        if type(value) is not str:
-            return apart(frame)
-        length = len(value)
-        amount = costs[length if length < longest else longest]  # noqa: FURB136  # faster
-        total = frame[COST] = frame[COST] + amount
-        if total > limit:
-            _cancel_at_step(frame, limit, amount, 2)
-        return (value == text) is wanted
+        def one_key(frame: Frame) -> object:
+            try:
+                value = frame[slot][key]
+            except (KeyError, TypeError):
+                return apart(frame)
+            if type(value) is not str:
+                return apart(frame)
+            length = len(value)
+            amount = costs[length if length < longest else longest]  # noqa: FURB136  # faster
+            total = frame[COST] = frame[COST] + amount
+            if total > limit:
+                _cancel_at_step(frame, limit, amount, 2)
+            return (value == text) is wanted
 
-    return run
-
-
-def _three_keys(  # noqa: PLR0913, PLR0917  # the parts of a comparison
-    slot: int,
-    path: tuple[str, ...],
-    text: str,
-    costs: list[int],
-    limit: int,
-    apart: Run,
-    *,
-    wanted: bool,
-) -> Run:
+        return one_key
     first, second, third = path
-    longest = len(text)
 
-    def run(frame: Frame) -> object:
+    def three_keys(frame: Frame) -> object:
         try:
             value = frame[slot][first][second][third]
         except (KeyError, TypeError):
@@ -112,4 +100,4 @@ def _three_keys(  # noqa: PLR0913, PLR0917  # the parts of a comparison
             _cancel_at_step(frame, limit, amount, 4)
         return (value == text) is wanted
 
-    return run
+    return three_keys
