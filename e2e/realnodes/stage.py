@@ -12,6 +12,7 @@ from e2e.realnodes.device_plugin import VARIABLE as UNITS
 from e2e.realnodes.fleet import RealFleet
 from e2e.realnodes.images import BUSYBOX
 from e2e.realnodes.rig import NodeRig
+from e2e.scenarios import objects
 from e2e.scenarios.objects import JSON
 from e2e.scenarios.stage import Stage
 
@@ -120,16 +121,7 @@ class RealStage(Stage):
     def deployment(self, name: str, replicas: int, **spec: Any) -> JSON:  # noqa: ANN401  # goes to pod_spec
         """Create a Deployment whose containers print what they have."""
         pod = self.pod_object(name, **spec)
-        body = {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": {"name": name},
-            "spec": {
-                "replicas": replicas,
-                "selector": {"matchLabels": {"app": name}},
-                "template": {"metadata": {"labels": {"app": name}}, "spec": pod["spec"]},
-            },
-        }
+        body = objects.deployment(pod, replicas)
         return self.client.create(self.path("deployments", "", "/apis/apps/v1"), body)
 
     def pods_of(self, name: str, *, ready: bool = True) -> list[JSON]:

@@ -14,7 +14,7 @@ from e2e.installed.installation import (
 )
 from e2e.installed.kubectl import Kubectl
 from e2e.nodes.machine import Machine
-from e2e.scenarios.objects import JSON, RESOURCE
+from e2e.scenarios.objects import JSON, RESOURCE, deployment
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
 
@@ -31,21 +31,6 @@ def legacy_pod(stage: Stage, name: str, count: int = 1, **metadata: object) -> J
     """Return a pod that requests GPUs of a device plugin, on this stage's nodes."""
     pod = stage.pod_object(name, limits={LEGACY: f"{count}"})
     return {**pod, "metadata": {**pod["metadata"], **metadata}}
-
-
-def deployment(pod: JSON, replicas: int) -> JSON:
-    """Return a Deployment with this pod as template, named like the pod."""
-    name = pod["metadata"]["name"]
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": {"app": name}},
-            "template": {"metadata": {"labels": {"app": name}}, "spec": pod["spec"]},
-        },
-    }
 
 
 def add_gpu_node(stage: Stage, suffix: str = "a") -> Machine:

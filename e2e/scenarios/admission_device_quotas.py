@@ -4,8 +4,9 @@ import yaml
 
 from e2e.controlplane.client import ApiError
 from e2e.installed.installation import dry_run
-from e2e.scenarios.admission import GPU, NEEDS, deployment, legacy_pod, prepare_pod
+from e2e.scenarios.admission import GPU, NEEDS, legacy_pod, prepare_pod
 from e2e.scenarios.admission_scope import configure, restored_configuration
+from e2e.scenarios.objects import deployment
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
 

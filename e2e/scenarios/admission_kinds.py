@@ -14,10 +14,10 @@ from e2e.installed.kubectl import CommandResult, Kubectl
 from e2e.scenarios.admission import (
     LEGACY,
     NEEDS,
-    deployment,
     legacy_pod,
 )
 from e2e.scenarios.admission_scope import add_plugin_node, pods_of
+from e2e.scenarios.objects import deployment
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
 from e2e.scenarios.workload_checks import (

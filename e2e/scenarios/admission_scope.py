@@ -17,8 +17,8 @@ from e2e.installed.installation import (
     template_names,
     wait_for_facts,
 )
-from e2e.scenarios.admission import LEGACY, NEEDS, ORIGINAL, add_gpu_node, deployment, legacy_pod
-from e2e.scenarios.objects import JSON
+from e2e.scenarios.admission import LEGACY, NEEDS, ORIGINAL, add_gpu_node, legacy_pod
+from e2e.scenarios.objects import JSON, deployment
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
 

@@ -19,9 +19,9 @@ from e2e.controlplane.client import ApiError
 from e2e.installed.installation import Installation, installed, template_names, wait_for_facts
 from e2e.nodes.fleet import NodePlan
 from e2e.nodes.record import Record
-from e2e.scenarios.admission import GPU, LEGACY, NEEDS, ORIGINAL, deployment, legacy_pod
+from e2e.scenarios.admission import GPU, LEGACY, NEEDS, ORIGINAL, legacy_pod
 from e2e.scenarios.forged import NOBODY
-from e2e.scenarios.objects import JSON
+from e2e.scenarios.objects import JSON, deployment
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import CONFLICT, LABEL, Stage
 

@@ -16,8 +16,8 @@ from e2e.controlplane.processes import suspended
 from e2e.installed.installation import NAMESPACE, Installation, installed, set_mode
 from e2e.installed.judge import InstalledJudge, judged
 from e2e.installed.kubectl import CommandResult, Kubectl
-from e2e.scenarios.admission import GPU, NEEDS, deployment
-from e2e.scenarios.objects import JSON, RESOURCE, claim_spec, opaque, request
+from e2e.scenarios.admission import GPU, NEEDS
+from e2e.scenarios.objects import JSON, RESOURCE, claim_spec, deployment, opaque, request
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
 from e2e.scenarios.tenant import another_namespace, check_not_delayed

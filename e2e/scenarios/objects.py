@@ -20,6 +20,21 @@ def request(name: str, device_class: str, *selectors: str, **more: object) -> JS
     return {"name": name, "exactly": exactly}
 
 
+def deployment(pod: JSON, replicas: int) -> JSON:
+    """Return a Deployment with this pod as template, named like the pod."""
+    name = pod["metadata"]["name"]
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": pod["spec"]},
+        },
+    }
+
+
 def claim_spec(
     *requests: JSON, constraints: Sequence[JSON] = (), config: Sequence[JSON] = ()
 ) -> JSON:

@@ -16,9 +16,9 @@ from e2e.installed.installation import (
     template_names,
     wait_for_facts,
 )
-from e2e.scenarios.admission import GPU, LEGACY, NEEDS, deployment, legacy_pod
+from e2e.scenarios.admission import GPU, LEGACY, NEEDS, legacy_pod
 from e2e.scenarios.admission_dual import told
-from e2e.scenarios.objects import JSON, RESOURCE
+from e2e.scenarios.objects import JSON, RESOURCE, deployment
 from e2e.scenarios.registry import RIGS, default_options, scenario
 from e2e.scenarios.stage import Stage
 

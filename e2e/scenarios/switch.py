@@ -11,10 +11,10 @@ from e2e.controlplane.client import ApiError
 from e2e.installed.installation import MODE, Installation, dry_run, installed, set_mode
 from e2e.installed.installation import wait_for_facts as wait_for_facts_of
 from e2e.installed.judge import judged
-from e2e.scenarios.admission import GPU, LEGACY, NEEDS, add_gpu_node, deployment, legacy_pod
+from e2e.scenarios.admission import GPU, LEGACY, NEEDS, add_gpu_node, legacy_pod
 from e2e.scenarios.admission_scope import is_translated, pods_of
 from e2e.scenarios.lifecycle import run_documented, webhooks
-from e2e.scenarios.objects import JSON
+from e2e.scenarios.objects import JSON, deployment
 from e2e.scenarios.reconcilers import CONFIGURATION
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage

@@ -10,13 +10,12 @@ from e2e.scenarios.admission import (
     LEGACY,
     NEEDS,
     ORIGINAL,
-    deployment,
     devices,
     legacy_pod,
 )
 from e2e.scenarios.admission_original import template_path
 from e2e.scenarios.admission_templates import mark_unused, run_collection
-from e2e.scenarios.objects import JSON
+from e2e.scenarios.objects import JSON, deployment
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
 from e2e.scenarios.tenant import tenant_client

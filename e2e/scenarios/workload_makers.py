@@ -2,10 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from e2e.scenarios.admission import (
-    deployment,
-)
-from e2e.scenarios.objects import JSON
+from e2e.scenarios.objects import JSON, deployment
 
 Maker = Callable[[JSON, int], JSON]
 
