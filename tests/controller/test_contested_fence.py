@@ -6,14 +6,12 @@ import pytest
 
 from controller.fence_rules import KEEP_SECONDS, LOSS_SECONDS, MAX_LOSSES
 from drawbridge.api_error import ApiError
-from tests.controller.test_fence_rules import DRIVER, ENTRY, POLICY, Scene
+from tests.controller.test_fence_rules import DRIVER, ENTRY, POLICY, Scene, make_fenced
 
 
 def test_a_client_that_empties_the_list_again_and_again_closes_the_nodes() -> None:
     """The fence is open each time, and the allocator would wait without an end."""
-    scene = Scene(ENTRY)
-    scene.node("a")
-    scene.reconcile()
+    scene = make_fenced("a")
     for expected in (*[True] * (MAX_LOSSES - 1), False, False):
         scene.install()
         assert scene.reconcile(5) is expected
@@ -60,9 +58,7 @@ def test_what_another_leader_has_written_is_no_contest() -> None:
 
 
 def test_a_policy_that_is_installed_again_is_no_contest() -> None:
-    scene = Scene(ENTRY)
-    scene.node("a")
-    scene.reconcile()
+    scene = make_fenced("a")
     for _ in range(MAX_LOSSES):
         scene.policies.remove(POLICY)
         assert scene.reconcile(5) is False
@@ -71,9 +67,7 @@ def test_a_policy_that_is_installed_again_is_no_contest() -> None:
 
 
 def test_one_loss_counts_once_although_the_writes_that_mend_it_fail() -> None:
-    scene = Scene(ENTRY)
-    scene.node("a")
-    scene.reconcile()
+    scene = make_fenced("a")
     scene.install()
 
     def fail(*_: object) -> None:

@@ -91,6 +91,12 @@ class Scene:
         head = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice"}
         self.slices.put({**head, "metadata": {"name": f"{pool or name}-{driver}"}, "spec": spec})
 
+    def withdraw(self, pool: str) -> None:
+        """Withdraw a pool until the policy says that it leaves."""
+        self.slices.remove(f"{pool}-{DRIVER}")
+        for seconds in (0, KEEP_SECONDS, 1):
+            self.reconcile(seconds)
+
     def let_go(self) -> None:
         """Let everything go that is not wanted any more."""
         for seconds in (KEEP_SECONDS, 1, LEASE_SECONDS):
@@ -131,6 +137,15 @@ class Scene:
         return [each.message for each in self.reporter.findings]
 
 
+def make_fenced(*nodes: str) -> Scene:
+    """Return a scene whose policy names the pools of these nodes."""
+    scene = Scene(ENTRY)
+    for name in nodes:
+        scene.node(name)
+    scene.reconcile()
+    return scene
+
+
 def test_the_pools_of_open_nodes_are_named_and_get_a_rule() -> None:
     scene = Scene(ENTRY, {"driver": DRIVER, "nodeSelector": {"matchLabels": {"pool": "closed"}}})
     for name in ("a", "b"):
@@ -152,9 +167,7 @@ def test_the_pools_of_open_nodes_are_named_and_get_a_rule() -> None:
 
 
 def test_a_pool_that_comes_later_is_added() -> None:
-    scene = Scene(ENTRY)
-    scene.node("a")
-    scene.reconcile()
+    scene = make_fenced("a")
     scene.node("b")
     scene.reconcile(5)
     assert scene.pools == scene.ruled == ["a", "b"]
@@ -162,9 +175,7 @@ def test_a_pool_that_comes_later_is_added() -> None:
 
 
 def test_a_policy_that_was_applied_again_gets_its_pools_again() -> None:
-    scene = Scene(ENTRY)
-    scene.node("a")
-    scene.reconcile()
+    scene = make_fenced("a")
     scene.install()
     assert scene.reconcile() is True
     assert scene.pools == ["a"]
@@ -223,9 +234,7 @@ def test_the_nodes_need_their_taint_where_the_fence_is_not_possible(problem: str
 
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_a_fence_that_ends_keeps_its_pools_until_the_taint_has_settled(problem: str) -> None:
-    scene = Scene(ENTRY)
-    scene.node("a")
-    scene.reconcile()
+    scene = make_fenced("a")
     damage(scene, problem)
     assert scene.reconcile(1) is False
     scene.reconcile(KEEP_SECONDS - 1)
@@ -237,9 +246,7 @@ def test_a_fence_that_ends_keeps_its_pools_until_the_taint_has_settled(problem: 
 
 
 def test_a_fence_that_is_back_starts_anew() -> None:
-    scene = Scene(ENTRY)
-    scene.node("a")
-    scene.reconcile()
+    scene = make_fenced("a")
     scene.policies.remove(POLICY)
     scene.reconcile()
     scene.reconcile(KEEP_SECONDS)
@@ -250,9 +257,7 @@ def test_a_fence_that_is_back_starts_anew() -> None:
 
 
 def test_without_such_an_entry_what_is_left_is_removed_once() -> None:
-    scene = Scene(ENTRY)
-    scene.node("a")
-    scene.reconcile()
+    scene = make_fenced("a")
     scene.configuration = configured({**ENTRY, "fence": "taint"})
     assert scene.reconcile() is False
     assert scene.ruled == ["a"]
@@ -274,10 +279,7 @@ def test_a_start_without_such_an_entry_removes_rules_that_were_left() -> None:
 
 
 def test_a_pool_that_goes_takes_its_rule_along_later() -> None:
-    scene = Scene(ENTRY)
-    for name in ("a", "b"):
-        scene.node(name)
-    scene.reconcile()
+    scene = make_fenced("a", "b")
     scene.slices.remove(f"a-{DRIVER}")
     assert scene.reconcile(RULE_SECONDS) is True
     assert scene.ruled == ["a", "b"]
@@ -286,9 +288,7 @@ def test_a_pool_that_goes_takes_its_rule_along_later() -> None:
 
 
 def test_a_pool_that_returns_in_time_stays() -> None:
-    scene = Scene(ENTRY)
-    scene.node("a")
-    scene.reconcile()
+    scene = make_fenced("a")
     scene.slices.remove(f"a-{DRIVER}")
     scene.reconcile()
     scene.reconcile(KEEP_SECONDS - 1)
@@ -328,9 +328,7 @@ def test_a_node_alone_with_too_many_pools_gets_its_taint() -> None:
 
 
 def test_an_api_server_that_does_not_answer_changes_nothing() -> None:
-    scene = Scene(ENTRY)
-    scene.node("a")
-    scene.reconcile()
+    scene = make_fenced("a")
     scene.find_error = ApiError(503, "ServiceUnavailable")
     with pytest.raises(ApiError):
         scene.reconcile(1)

@@ -14,15 +14,12 @@ from drawbridge.api_error import ApiError
 from drawbridge.dra.inventory import PoolID
 from drawbridge.names import LEAVING_POOLS_ANNOTATION
 from tests.agreement.bridge_configuration import configured
-from tests.controller.test_fence_rules import DRIVER, ENTRY, POLICY, Scene
+from tests.controller.test_fence_rules import DRIVER, ENTRY, POLICY, Scene, make_fenced
 
 
 def test_the_policy_says_that_a_pool_leaves_before_it_names_it_no_more() -> None:
     """An allocator can see slices of which this process does not hear."""
-    scene = Scene(ENTRY)
-    for name in ("a", "b"):
-        scene.node(name)
-    scene.reconcile()
+    scene = make_fenced("a", "b")
     scene.slices.remove(f"a-{DRIVER}")
     scene.reconcile()
     assert scene.leaving == []
@@ -37,33 +34,20 @@ def test_the_policy_says_that_a_pool_leaves_before_it_names_it_no_more() -> None
 
 
 def test_a_pool_that_returns_leaves_no_more_and_waits_anew_when_it_goes_again() -> None:
-    scene = Scene(ENTRY)
-    scene.node("a")
-    scene.reconcile()
-    scene.slices.remove(f"a-{DRIVER}")
-    scene.reconcile()
-    scene.reconcile(KEEP_SECONDS)
-    scene.reconcile(1)
+    scene = make_fenced("a")
+    scene.withdraw("a")
     scene.node("a")
     scene.reconcile(LEASE_SECONDS)
     assert (scene.pools, scene.leaving) == (["a"], [])
-    scene.slices.remove(f"a-{DRIVER}")
-    scene.reconcile()
-    scene.reconcile(KEEP_SECONDS)
-    scene.reconcile(1)
+    scene.withdraw("a")
     assert (scene.pools, scene.leaving) == (["a"], ["a"])
 
 
 def test_a_pool_stays_while_nobody_can_say_that_it_needs_the_fence_no_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    scene = Scene(ENTRY)
-    for name in ("a", "b"):
-        scene.node(name)
-    scene.reconcile()
-    scene.slices.remove(f"a-{DRIVER}")
-    for seconds in (0, KEEP_SECONDS, 1):
-        scene.reconcile(seconds)
+    scene = make_fenced("a", "b")
+    scene.withdraw("a")
 
     async def fail(_: GivingBack, pools: Collection[PoolID]) -> Collection[PoolID]:
         raise ApiError(504, "Timeout", f"no response for {pools}")
@@ -81,13 +65,8 @@ def test_a_pool_stays_while_nobody_can_say_that_it_needs_the_fence_no_more(
 
 
 def test_a_pool_that_somebody_lets_stay_leaves_anew() -> None:
-    scene = Scene(ENTRY)
-    scene.node("a")
-    scene.reconcile()
-    scene.slices.remove(f"a-{DRIVER}")
-    scene.reconcile()
-    scene.reconcile(KEEP_SECONDS)
-    scene.reconcile(1)
+    scene = make_fenced("a")
+    scene.withdraw("a")
     live = scene.policies.objects["", POLICY]
     scene.policies.put({**live, "metadata": {"name": POLICY}})
     scene.reconcile(LEASE_SECONDS)
@@ -99,13 +78,8 @@ def test_a_pool_that_somebody_lets_stay_leaves_anew() -> None:
 
 def test_a_write_that_arrives_late_undoes_no_newer_one() -> None:
     """An API server executes a request up to a minute later."""
-    scene = Scene(ENTRY)
-    scene.node("a")
-    scene.reconcile()
-    scene.slices.remove(f"a-{DRIVER}")
-    scene.reconcile()
-    scene.reconcile(KEEP_SECONDS)
-    scene.reconcile(1)
+    scene = make_fenced("a")
+    scene.withdraw("a")
     late: list[dict[str, Any]] = []
 
     def wait(_verb: str, value: dict[str, Any]) -> None:
@@ -125,9 +99,7 @@ def test_a_write_that_arrives_late_undoes_no_newer_one() -> None:
 
 
 def test_a_policy_that_changes_during_a_run_closes_no_node() -> None:
-    scene = Scene(ENTRY)
-    scene.node("a")
-    scene.reconcile()
+    scene = make_fenced("a")
 
     def change(_verb: str, _value: dict[str, Any]) -> None:
         scene.policies.before_write = lambda _verb, _value: None
@@ -145,9 +117,7 @@ def test_a_policy_that_changes_during_a_run_closes_no_node() -> None:
 
 def test_a_pool_leaves_although_other_processes_lead_again_and_again() -> None:
     """The policy says what leaves, also to the next leader."""
-    scene = Scene(ENTRY)
-    scene.node("a")
-    scene.reconcile()
+    scene = make_fenced("a")
     scene.slices.remove(f"a-{DRIVER}")
     for _ in range(2):
         scene.start()
@@ -157,13 +127,8 @@ def test_a_pool_leaves_although_other_processes_lead_again_and_again() -> None:
 
 
 def test_a_pool_that_another_leader_lets_stay_leaves_anew_in_the_next_term() -> None:
-    scene = Scene(ENTRY)
-    scene.node("a")
-    scene.reconcile()
-    scene.slices.remove(f"a-{DRIVER}")
-    scene.reconcile()
-    scene.reconcile(KEEP_SECONDS)
-    scene.reconcile(1)
+    scene = make_fenced("a")
+    scene.withdraw("a")
     scene.start()
     scene.node("a")
     scene.reconcile(1)
@@ -179,9 +144,7 @@ def test_a_pool_that_another_leader_lets_stay_leaves_anew_in_the_next_term() -> 
 
 
 def test_a_pool_that_is_not_wanted_is_kept_for_its_time_in_each_term() -> None:
-    scene = Scene(ENTRY)
-    scene.node("a")
-    scene.reconcile()
+    scene = make_fenced("a")
     scene.slices.remove(f"a-{DRIVER}")
     scene.reconcile()
     scene.start()
@@ -193,9 +156,7 @@ def test_a_pool_that_is_not_wanted_is_kept_for_its_time_in_each_term() -> None:
 
 def test_a_wanted_pool_of_which_somebody_says_that_it_leaves_stays() -> None:
     """Until the annotation is gone, allocators do not use it."""
-    scene = Scene(ENTRY)
-    scene.node("a")
-    scene.reconcile()
+    scene = make_fenced("a")
     live = scene.policies.objects["", POLICY]
     annotations = {LEAVING_POOLS_ANNOTATION: write_pools([PoolID(DRIVER, "a")])}
     scene.policies.put({**live, "metadata": {"name": POLICY, "annotations": annotations}})
@@ -205,9 +166,7 @@ def test_a_wanted_pool_of_which_somebody_says_that_it_leaves_stays() -> None:
 
 
 def test_a_pool_of_which_somebody_says_that_it_leaves_waits_for_the_allocators() -> None:
-    scene = Scene(ENTRY)
-    scene.node("a")
-    scene.reconcile()
+    scene = make_fenced("a")
     scene.slices.remove(f"a-{DRIVER}")
     live = scene.policies.objects["", POLICY]
     annotations = {LEAVING_POOLS_ANNOTATION: write_pools([PoolID(DRIVER, "a")])}
@@ -220,9 +179,7 @@ def test_a_pool_of_which_somebody_says_that_it_leaves_waits_for_the_allocators()
 
 
 def test_nothing_is_remembered_of_a_pool_that_the_policy_names_no_more() -> None:
-    scene = Scene(ENTRY)
-    scene.node("a")
-    scene.reconcile()
+    scene = make_fenced("a")
     live = scene.policies.objects["", POLICY]
     scene.slices.remove(f"a-{DRIVER}")
     scene.reconcile()

@@ -13,14 +13,11 @@ from drawbridge.agreement.device_fence import make_rule, rule_name
 from drawbridge.api_error import ApiError
 from drawbridge.dra.inventory import PoolID
 from tests.cluster.memory_store import START
-from tests.controller.test_fence_rules import DRIVER, ENTRY, POLICY, Scene
+from tests.controller.test_fence_rules import DRIVER, ENTRY, POLICY, Scene, make_fenced
 
 
 def test_rules_are_made_again_and_those_of_others_stay() -> None:
-    scene = Scene(ENTRY)
-    for name in ("a", "b"):
-        scene.node(name)
-    scene.reconcile()
+    scene = make_fenced("a", "b")
     a, b = (rule_name(PoolID(DRIVER, each)) for each in ("a", "b"))
     scene.rules.remove(a)
     changed = dict(scene.rules.objects["", b])
@@ -95,10 +92,7 @@ def test_the_oldest_rules_go_first() -> None:
 
 def test_the_rules_of_published_pools_stay_while_there_is_no_policy() -> None:
     """The administrator replaces it, perhaps."""
-    scene = Scene(ENTRY)
-    for name in ("a", "b"):
-        scene.node(name)
-    scene.reconcile()
+    scene = make_fenced("a", "b")
     scene.policies.remove(POLICY)
     scene.slices.remove(f"b-{DRIVER}")
     assert scene.reconcile(RULE_SECONDS) is False
@@ -187,9 +181,7 @@ def test_rules_that_are_refused_come_behind_the_others(verb: str) -> None:
 
 def test_a_rule_with_the_name_of_ours_is_replaced_if_it_selects_something_else() -> None:
     """Without the label, nothing but its name tells."""
-    scene = Scene(ENTRY)
-    scene.node("a")
-    scene.reconcile()
+    scene = make_fenced("a")
     ((_, name),) = scene.rules.objects
     scene.rules.put({"metadata": {"name": name}, "spec": {"deviceSelector": {"pool": "x"}}})
     scene.reconcile(RULE_SECONDS)
@@ -197,9 +189,7 @@ def test_a_rule_with_the_name_of_ours_is_replaced_if_it_selects_something_else()
 
 
 def test_a_rule_without_its_label_is_still_ours() -> None:
-    scene = Scene(ENTRY)
-    scene.node("a")
-    scene.reconcile()
+    scene = make_fenced("a")
     ((_, name), rule) = next(iter(scene.rules.objects.items()))
     scene.rules.put({**rule, "metadata": {"name": name}})
     assert scene.reconcile(RULE_SECONDS) is True
@@ -221,9 +211,7 @@ def test_rules_do_not_pile_up_while_pools_come_and_go() -> None:
 
 
 def test_a_rule_that_somebody_stripped_goes_with_its_pool() -> None:
-    scene = Scene(ENTRY)
-    scene.node("a")
-    scene.reconcile()
+    scene = make_fenced("a")
     scene.slices.remove(f"a-{DRIVER}")
     scene.reconcile()
     ((_, name),) = scene.rules.objects
