@@ -5,13 +5,20 @@ from drawbridge.agreement.owned_pools import LEAVING, SETTLE_SECONDS
 from tests.controller.test_owned_nodes import ENTRY, FENCE, OWNED, Scene
 
 
-def test_a_node_says_that_its_fence_leaves_before_its_taint_goes() -> None:
-    """An allocator can use pools behind the taint of which the controller has not heard."""
+def make_settled(*nodes: str) -> Scene:
+    """Return a scene at the end of the time for which the policy has been the fence of nodes."""
     scene = Scene({**ENTRY, "fence": "rules"})
-    scene.node("b", OWNED, [FENCE])
+    for name in nodes:
+        scene.node(name, OWNED, [FENCE])
     scene.rules_hold = True
     scene.reconcile()
     scene.time = SETTLE_SECONDS
+    return scene
+
+
+def test_a_node_says_that_its_fence_leaves_before_its_taint_goes() -> None:
+    """An allocator can use pools behind the taint of which the controller has not heard."""
+    scene = make_settled("b")
     assert scene.reconcile() == {"b": [FENCE]}
     assert scene.said("b") == LEAVING
     for seconds in (0, LEASE_SECONDS - 1):
@@ -23,11 +30,7 @@ def test_a_node_says_that_its_fence_leaves_before_its_taint_goes() -> None:
 
 
 def test_a_fence_that_is_needed_again_leaves_no_more() -> None:
-    scene = Scene({**ENTRY, "fence": "rules"})
-    scene.node("b", OWNED, [FENCE])
-    scene.rules_hold = True
-    scene.reconcile()
-    scene.time = SETTLE_SECONDS
+    scene = make_settled("b")
     scene.reconcile()
     scene.reconcile()
     scene.rules_hold = False
@@ -42,12 +45,7 @@ def test_a_fence_that_is_needed_again_leaves_no_more() -> None:
 
 
 def test_a_taint_stays_if_the_policy_is_found_gone_while_others_are_written() -> None:
-    scene = Scene({**ENTRY, "fence": "rules"})
-    for name in "ab":
-        scene.node(name, OWNED, [FENCE])
-    scene.rules_hold = True
-    scene.reconcile()
-    scene.time = SETTLE_SECONDS
+    scene = make_settled("a", "b")
     scene.reconcile()
     scene.reconcile()
     scene.time += LEASE_SECONDS
@@ -61,11 +59,7 @@ def test_a_taint_stays_if_the_policy_is_found_gone_while_others_are_written() ->
 
 def test_a_fence_that_another_leader_lets_stay_leaves_anew_in_the_next_term() -> None:
     """Allocators that have heard of that alone go on behind the taint."""
-    scene = Scene({**ENTRY, "fence": "rules"})
-    scene.node("b", OWNED, [FENCE])
-    scene.rules_hold = True
-    scene.reconcile()
-    scene.time = SETTLE_SECONDS
+    scene = make_settled("b")
     scene.reconcile()
     scene.reconcile()
     assert scene.said("b") == LEAVING
@@ -77,11 +71,7 @@ def test_a_fence_that_another_leader_lets_stay_leaves_anew_in_the_next_term() ->
 
 
 def test_the_settle_time_of_a_fence_that_is_not_needed_begins_with_the_term() -> None:
-    scene = Scene({**ENTRY, "fence": "rules"})
-    scene.node("b", OWNED, [FENCE])
-    scene.rules_hold = True
-    scene.reconcile()
-    scene.time = SETTLE_SECONDS
+    scene = make_settled("b")
     scene.start()
     scene.reconcile()
     assert scene.said("b") != LEAVING
