@@ -179,9 +179,9 @@ class CertificateReconciler:
         try:
             await self._outside.writer.apply_bundle(change)
         except Exception:
-            metrics.INJECTIONS.labels("error").inc()
+            metrics.INJECTIONS.add("error")
             raise
-        metrics.INJECTIONS.labels("success").inc()
+        metrics.INJECTIONS.add("success")
 
 
 def _describe_step(

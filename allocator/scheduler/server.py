@@ -160,6 +160,8 @@ class _Handlers:
             for call, handle in handlers.items()
         }
         self._paths = {call.path: call.path.rpartition("/")[2] for call in CALLS}
+        for call in self._paths.values():
+            metrics.ALLOCATOR_CALLS.declare(call)
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request."""

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from allocator.state.reports import ClaimFinding, EndedHold, Report
+from allocator.state.reports import ClaimFinding, EndedHold, HoldEnd, Report
 from drawbridge.agreement.allocator_codes import GANG_HOLD_ENDED
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.cluster.event_series import InvolvedObject
@@ -43,6 +43,8 @@ class ReportWriter:
         self._leads, self._now = leads, now
         # What is to be told of claims, and whether this process did so; else another one had to.
         self._reported: BoundedCache[tuple[str, Finding], bool] = BoundedCache(_MAX_REPORTED)
+        for end in HoldEnd:
+            metrics.ALLOCATOR_HOLDS_ENDED.declare(end.name)
 
     def take_left(self) -> list[str]:
         """Return the UIDs of the claims about which another replica had to report."""

@@ -7,7 +7,7 @@ prometheus_client costs as much as decoding the envelope of a request.
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, product
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily, Metric
@@ -17,16 +17,34 @@ from drawbridge.process.named_series import OTHER, NamedSeries
 
 
 class UnlockedCounter(Collector):
-    """A counter with labels."""
+    """A counter with labels, of which the last ones can have known `values`.
+
+    A series that begins with 1 hides its first event from `increase()` and `rate()`. So those with
+    known values are exposed as 0, as soon as the values of the first labels are known.
+    """
 
     def __init__(
-        self, name: str, text: str, labels: Sequence[str], registry: CollectorRegistry
+        self,
+        name: str,
+        text: str,
+        labels: Sequence[str],
+        registry: CollectorRegistry,
+        values: Sequence[Sequence[str]] = (),
     ) -> None:
         self._named: NamedSeries[str] | None = None
         self._now: Callable[[], float] = time.monotonic
         self._family = name, text, labels
         self._counts: dict[tuple[str, ...], int] = {}
+        self._rest = tuple(product(*values))
+        self._first = len(labels) - len(values)
+        if not self._first:
+            self.declare()
         registry.register(self)
+
+    def declare(self, *first: str) -> None:
+        """Expose 0 for these values of the first labels, with all known values of the others."""
+        for rest in self._rest:
+            self._counts.setdefault((*first, *rest), 0)
 
     def name_values(self, most: int, now: Callable[[], float] = time.monotonic) -> None:
         """Name so many values of the first label at a time; others are `other`."""
@@ -36,6 +54,8 @@ class UnlockedCounter(Collector):
         """Increment the counter with these labels."""
         if self._named is not None:
             labels = (self._named.use(labels[0], self._now()), *labels[1:])
+        if labels not in self._counts:
+            self.declare(*labels[: self._first])
         self._counts[labels] = self._counts.get(labels, 0) + 1
 
     def _forget(self, value: str) -> None:

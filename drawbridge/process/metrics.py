@@ -38,6 +38,8 @@ REGISTRIES: Final = (
 ProcessCollector(registry=REGISTRY)
 PlatformCollector(registry=REGISTRY)
 
+_RESULTS: Final = ("success", "error")
+
 BUILD_INFO: Final = Gauge(
     "drawbridge_build_info",
     "1; the labels are the version, the commit and the version of Python.",
@@ -49,6 +51,7 @@ REQUESTS: Final = UnlockedCounter(
     "Admission requests by webhook and HTTP status.",
     ["webhook", "code"],
     REVIEWS,
+    [("200", "429", "500", "503", "504")],
 )
 LATENCY: Final = UnlockedHistogram(
     "controller_runtime_webhook_latency_seconds",
@@ -73,6 +76,7 @@ TRANSLATIONS: Final = UnlockedCounter(
     "Admission responses by webhook, operation and outcome; dry-run is an outcome of its own.",
     ["webhook", "operation", "outcome"],
     REVIEWS,
+    [("", "CREATE", "UPDATE"), ("error",)],
 )
 FINDINGS: Final = UnlockedCounter(
     "drawbridge_findings", "Findings in admission responses, by code.", ["code"], REVIEWS
@@ -84,6 +88,7 @@ DECISIONS: Final = UnlockedCounter(
     " one that comes counts as other, unless another one had none for an hour.",
     ["namespace", "mode", "verdict"],
     WEBHOOK,
+    [("enforce", "report"), ("translated", "left", "refused")],
 )
 DECISIONS.name_values(0)  # `serve webhook` sets it
 TEMPLATES: Final = Counter(
@@ -97,11 +102,12 @@ CERTIFICATE: Final = Gauge(
     "Unix time at which the serving certificate expires.",
     registry=SERVING,
 )
-CERTIFICATE_READS: Final = Counter(
+CERTIFICATE_READS: Final = UnlockedCounter(
     "drawbridge_certificate_reads",
     "Reads of the serving certificate, by result.",
     ["result"],
-    registry=SERVING,
+    SERVING,
+    [_RESULTS],
 )
 AUTHORITY: Final = Gauge(
     "drawbridge_ca_expiry_seconds",
@@ -119,22 +125,24 @@ AUTHORITY_STEPS: Final = Counter(
     ["step"],
     registry=CONTROLLER,
 )
-INJECTIONS: Final = Counter(
+INJECTIONS: Final = UnlockedCounter(
     "drawbridge_ca_injections",
     "Writes of caBundle into webhook configurations, by result.",
     ["result"],
-    registry=CONTROLLER,
+    CONTROLLER,
+    [_RESULTS],
 )
 BUNDLES_MISSING: Final = Gauge(
     "drawbridge_ca_bundles_missing",
     "Webhook configurations that lack a certificate of the CA; only in the leading controller.",
     registry=CONTROLLER,
 )
-CONFIGURATION_READS: Final = Counter(
+CONFIGURATION_READS: Final = UnlockedCounter(
     "drawbridge_configuration_reads",
     "Reads of a changed configuration, by result.",
     ["result"],
-    registry=REGISTRY,
+    REGISTRY,
+    [_RESULTS],
 )
 CONFIGURATION_GOOD: Final = Gauge(
     "drawbridge_configuration_good",
@@ -147,11 +155,12 @@ CONFIGURATION_IN_USE: Final = Gauge(
     ["hash"],
     registry=REGISTRY,
 )
-FACTS_READS: Final = Counter(
+FACTS_READS: Final = UnlockedCounter(
     "drawbridge_facts_reads",
     "Reads of published facts, by result.",
     ["result"],
-    registry=FACTS,
+    FACTS,
+    [_RESULTS],
 )
 CONTROLLER_STEPS: Final = Counter(
     "drawbridge_controller_steps",
@@ -226,12 +235,14 @@ ALLOCATOR_BINDS: Final = UnlockedCounter(
     "Bindings of pods by outcome: bound, or failed, also while devices get ready.",
     ["outcome"],
     ALLOCATOR,
+    [("bound", "failed")],
 )
 ALLOCATOR_CALLS: Final = UnlockedCounter(
     "drawbridge_allocator_calls",
     "Calls of the scheduler plugin, by call and result.",
     ["call", "result"],
     ALLOCATOR,
+    [("OK", "Bug")],
 )
 ALLOCATOR_LATENCY: Final = UnlockedHistogram(
     "drawbridge_allocator_call_seconds",
@@ -263,6 +274,7 @@ ALLOCATOR_PREEMPTIONS: Final = UnlockedCounter(
     "Requests for victims by outcome: victims, waits for devices that are released, or none.",
     ["outcome"],
     ALLOCATOR,
+    [("victims", "waits", "none")],
 )
 ALLOCATOR_VICTIMS: Final = Counter(
     "drawbridge_allocator_victims",

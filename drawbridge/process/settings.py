@@ -158,7 +158,7 @@ class Settings:
         if self._loaded.is_set() and text == self.text:
             return
         digest = configuration_hash(text)
-        metrics.CONFIGURATION_READS.labels("success").inc()
+        metrics.CONFIGURATION_READS.add("success")
         metrics.CONFIGURATION_IN_USE.clear()
         metrics.CONFIGURATION_IN_USE.labels(digest).set(1)
         log_event(_LOG, logging.INFO, "configuration in use", hash=digest)
@@ -176,7 +176,7 @@ class Settings:
         self._reported = findings, refusal
         state = ", the last valid one stays in use" if self._loaded.is_set() else ""
         if findings:
-            metrics.CONFIGURATION_READS.labels("error").inc()
+            metrics.CONFIGURATION_READS.add("error")
         for finding in findings[:_MAX_LOGGED]:
             content = msgspec.to_builtins(finding)
             log_event(_LOG, logging.ERROR, f"configuration rejected{state}", finding=content)

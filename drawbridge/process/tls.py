@@ -87,7 +87,7 @@ class ServingContext:
             fresh.verify_mode = self._verify
         self._newest, self.expires = fresh, expires
         metrics.CERTIFICATE.set(expires)
-        metrics.CERTIFICATE_READS.labels("success").inc()
+        metrics.CERTIFICATE_READS.add("success")
         log_event(_LOG, logging.INFO, "certificate in use", expires=format_time(expires))
         return expires
 
@@ -173,7 +173,7 @@ class ServingCertificate:
 
 def report_failure(reason: str, *, is_serving: bool, **fields: object) -> None:
     """Log and count a certificate that cannot be used."""
-    metrics.CERTIFICATE_READS.labels("error").inc()
+    metrics.CERTIFICATE_READS.add("error")
     instead = "the previous certificate stays in use" if is_serving else NO_CERTIFICATE
     text = "the certificate cannot be used"
     log_event(_LOG, logging.ERROR, text, reason=reason, instead=instead, **fields)

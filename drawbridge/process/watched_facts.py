@@ -67,12 +67,12 @@ class WatchedFacts:
                 return
             facts = read_facts(after.value)
         except PublishedFactsError as error:
-            metrics.FACTS_READS.labels("error").inc()
+            metrics.FACTS_READS.add("error")
             self._problem = f"ConfigMap {self._name} cannot be read: {error}"
             text = "facts cannot be read, the last facts stay in use"
             log_event(_LOG, logging.ERROR, text, config_map=self._name, reason=str(error))
             return
-        metrics.FACTS_READS.labels("success").inc()
+        metrics.FACTS_READS.add("success")
         if not in_use:
             log_event(_LOG, logging.INFO, "facts in use", hash=digest)
         self.facts, self.digest = facts, digest

@@ -36,6 +36,27 @@ def test_an_unlocked_counter_exports_the_same_as_a_counter(seen: list[tuple[str,
     assert scrape(own) == scrape(reference)
 
 
+def test_what_is_known_of_the_labels_is_exposed_before_the_first_event() -> None:
+    registry = CollectorRegistry()
+    by_result = UnlockedCounter("reads", "R.", ["result"], registry, [("success", "error")])
+    calls = UnlockedCounter("calls", "C.", ["call", "result"], registry, [("OK", "Bug")])
+    calls.declare("bind")
+    calls.add("reserve", "Late")
+    assert [(*labels.values(), value) for _, labels, value in scrape(registry)] == [
+        ("success", 0),
+        ("error", 0),
+        ("bind", "OK", 0),
+        ("bind", "Bug", 0),
+        ("reserve", "OK", 0),
+        ("reserve", "Bug", 0),
+        ("reserve", "Late", 1),
+    ]
+    by_result.add("error")
+    calls.add("reserve", "Bug")
+    values = [value for *_, value in scrape(registry)]
+    assert values == [0, 1, 0, 0, 0, 1, 1]
+
+
 def counts_of(registry: CollectorRegistry) -> dict[str, float]:
     return {labels["namespace"]: value for _, labels, value in scrape(registry)}
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry
+from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from drawbridge.process import metrics
@@ -31,8 +32,8 @@ def names(registries: Iterable[CollectorRegistry]) -> set[str]:
     return {metric.name for registry in registries for metric in registry.collect()}
 
 
-async def scrape(words: Sequence[str], folder: Path) -> set[str]:
-    """Return the names of what a process exposes that waits for its configuration."""
+async def scrape(words: Sequence[str], folder: Path) -> list[Metric]:
+    """Return what a process exposes that waits for its configuration."""
     async with FakeApi() as api:
         running = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -48,15 +49,25 @@ async def scrape(words: Sequence[str], folder: Path) -> set[str]:
         finally:
             running.kill()
             await running.communicate()
-    return {family.name for family in text_string_to_metric_families(answer.body.decode())}
+    return [*text_string_to_metric_families(answer.body.decode())]
 
 
 @every_row(("words", "registries"), PROCESSES)
 def test_a_process_exposes_its_own_metrics_from_the_start(
     words: Sequence[str], registries: Sequence[CollectorRegistry], tmp_path: Path
 ) -> None:
-    exposed = asyncio.run(asyncio.wait_for(scrape(words, tmp_path), 300))
+    families = asyncio.run(asyncio.wait_for(scrape(words, tmp_path), 300))
+    exposed = {family.name for family in families}
     assert "drawbridge_ready" in exposed
     assert exposed & names(metrics.REGISTRIES) == names(registries)
     for other in {"controller", "allocator"} - {*words}:
         assert not [name for name in exposed if name.startswith(f"drawbridge_{other}_")]
+    # The first error must not be the begin of its series.
+    series = {
+        (each.name, *each.labels.values()): each.value for f in families for each in f.samples
+    }
+    for name in ("facts", "configuration", "certificate"):
+        if f"drawbridge_{name}_reads" in exposed:
+            assert series[f"drawbridge_{name}_reads_total", "error"] == 0
+    if "allocator" in words:
+        assert series["drawbridge_allocator_binds_total", "bound"] == 0

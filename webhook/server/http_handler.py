@@ -95,6 +95,8 @@ class AdmissionHTTPHandler:
             # Read at scrape time: a gauge that changes with each request costs more.
             count = functools.partial(self._running.__getitem__, webhook)
             metrics.IN_FLIGHT.labels(webhook).set_function(count)
+            metrics.REQUESTS.declare(webhook)
+            metrics.TRANSLATIONS.declare(webhook)
         kept = limits.in_flight // 4
         self._in_flight = PeerShares(limits.in_flight - kept, kept)
         self._bodies = RequestBodies(limits.body, limits.total_bytes, limits.body_seconds)
