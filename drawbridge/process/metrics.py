@@ -31,10 +31,7 @@ ALLOCATOR: Final = CollectorRegistry()
 SERVING: Final = CollectorRegistry()  # what has a serving certificate
 AUTHORITIES: Final = CollectorRegistry()  # what reads the Secret of the CA
 FACTS: Final = CollectorRegistry()  # what reads the published facts
-REGISTRIES: Final = (
-    *(REGISTRY, REVIEWS, WEBHOOK, CONTROLLER, ALLOCATOR),
-    *(SERVING, AUTHORITIES, FACTS),
-)
+REGISTRIES = (REGISTRY, REVIEWS, WEBHOOK, CONTROLLER, ALLOCATOR, SERVING, AUTHORITIES, FACTS)
 ProcessCollector(registry=REGISTRY)
 PlatformCollector(registry=REGISTRY)
 
@@ -161,6 +158,9 @@ FACTS_READS: Final = UnlockedCounter(
     ["result"],
     FACTS,
     [_RESULTS],
+)
+FACTS_GOOD: Final = Gauge(
+    "drawbridge_facts_good", "1 if the published facts are in use.", registry=FACTS
 )
 CONTROLLER_STEPS: Final = Counter(
     "drawbridge_controller_steps",

@@ -68,11 +68,13 @@ class WatchedFacts:
             facts = read_facts(after.value)
         except PublishedFactsError as error:
             metrics.FACTS_READS.add("error")
+            metrics.FACTS_GOOD.set(0)
             self._problem = f"ConfigMap {self._name} cannot be read: {error}"
             text = "facts cannot be read, the last facts stay in use"
             log_event(_LOG, logging.ERROR, text, config_map=self._name, reason=str(error))
             return
         metrics.FACTS_READS.add("success")
+        metrics.FACTS_GOOD.set(1)
         if not in_use:
             log_event(_LOG, logging.INFO, "facts in use", hash=digest)
         self.facts, self.digest = facts, digest

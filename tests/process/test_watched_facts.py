@@ -10,6 +10,7 @@ from drawbridge.cluster.session import Session
 from drawbridge.cluster.store import CachedObject
 from drawbridge.facts.model import Facts, ResourceFacts
 from drawbridge.facts.serialized import encode_facts, facts_hash
+from drawbridge.process import metrics
 from drawbridge.process.watched_facts import WatchedFacts
 from tests.cluster.fake.api import FakeApi
 
@@ -30,6 +31,11 @@ async def test_facts_that_cannot_be_read_are_not_called_unpublished(tmp_path: Pa
         (missing,) = watched.find_missing()
         assert missing.startswith(f"no facts: {CONFIG_MAP} cannot be read: data.facts-aaaaaaaaaaaa")
         assert "later" in missing
+        assert good() == 0
+
+
+def good() -> float | None:
+    return metrics.FACTS.get_sample_value("drawbridge_facts_good")
 
 
 @pytest.mark.asyncio
@@ -48,5 +54,13 @@ async def test_facts_with_other_counts_are_no_news(
             after = CachedObject(SYSTEM, "f", "uid", f"{nodes}", b"", FactsConfigMap(data))
             watched._on_config_map(before, after)  # noqa: SLF001  # as its watch tells it
             before = after
-    assert len(told) == 3
-    assert [each.getMessage() for each in caplog.records] == ["facts in use"]
+        assert good() == 1
+        wrong = {"current": f"sha256:{'a' * 64}"}
+        after = CachedObject(SYSTEM, "f", "uid", "4", b"", FactsConfigMap(wrong))
+        watched._on_config_map(before, after)  # noqa: SLF001  # as its watch tells it
+        assert (good(), watched.facts is None) == (0, False)
+        watched._on_config_map(after, before)  # noqa: SLF001  # as its watch tells it
+        assert good() == 1
+    assert len(told) == 4
+    informed = [each.getMessage() for each in caplog.records if each.levelno == logging.INFO]
+    assert informed == ["facts in use"]
