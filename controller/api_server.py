@@ -86,6 +86,7 @@ class ResultReporter:
     def report(self, reconciler: str, error: Exception | None) -> None:
         """Count a run and log its failure; only an unexpected error has a stack."""
         metrics.CONTROLLER_STEPS.labels(reconciler, "failed" if error else "done").inc()
+        metrics.CONTROLLER_FAILING.labels(reconciler).set(error is not None)
         if (log := self._logs.get(reconciler)) is None:
             end = f"reconciliation of {reconciler} succeeds again after %.0f s"
             log = self._logs[reconciler] = FailureLog(_LOG, end, self._now)
@@ -99,3 +100,8 @@ class ResultReporter:
             metrics.CONTROLLER_PANICS.inc()
             kind, level = type(error).__name__, logging.ERROR
             log.note(kind, level, text, bug=error, reconciler=reconciler)
+
+    @staticmethod
+    def end_term() -> None:
+        """Say of no reconciler whether it fails: another replica runs them."""
+        metrics.CONTROLLER_FAILING.clear()

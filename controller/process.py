@@ -152,6 +152,7 @@ class Leader:
         finally:
             self.reconcilers = None
             reconcilers.end()
+            self._results.end_term()
 
     async def _run(self, reconcilers: Reconcilers) -> None:
         """Run all reconcilers concurrently; without a configuration, only the first."""

@@ -168,6 +168,12 @@ CONTROLLER_STEPS: Final = Counter(
     ["reconciler", "outcome"],
     registry=CONTROLLER,
 )
+CONTROLLER_FAILING: Final = Gauge(
+    "drawbridge_controller_failing",
+    "1 if the last run of a reconciler failed; only in the leading controller.",
+    ["reconciler"],
+    registry=CONTROLLER,
+)
 CONTROLLER_PANICS: Final = Counter(
     "drawbridge_controller_panics",
     "Unhandled exceptions: of a run of a reconciler, or of its work on one object.",

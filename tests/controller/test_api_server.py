@@ -87,7 +87,12 @@ def test_an_api_error_logs_a_warning_and_an_unexpected_error_logs_a_stack(
     results = ResultReporter()
     results.report("dual", OSError("no route"))
     results.report("dual", KeyError("oops"))
+    failing = "drawbridge_controller_failing", {"reconciler": "dual"}
+    assert metrics.CONTROLLER.get_sample_value(*failing) == 1
     results.report("dual", None)
+    assert metrics.CONTROLLER.get_sample_value(*failing) == 0
+    results.end_term()
+    assert metrics.CONTROLLER.get_sample_value(*failing) is None
     api_error, bug = caplog.records
     assert (api_error.levelno, api_error.exc_info) == (logging.WARNING, None)
     assert (bug.levelno, bool(bug.exc_info)) == (logging.ERROR, True)
