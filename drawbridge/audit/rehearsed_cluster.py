@@ -26,10 +26,11 @@ from drawbridge.dra.classes import is_implicit_name
 from drawbridge.dra.nodes import Node
 from drawbridge.ledger.node_resources import allocatable_amounts, requested_amounts
 from drawbridge.ledger.pods import FINISHED, Pod, pod_reader
-from drawbridge.models.budgets import Budget, read_budget
+from drawbridge.models.budgeted_kinds import UNSCALED
+from drawbridge.models.budgets import Budget, index_budgets, read_budget
 from drawbridge.models.cluster import ClusterStart
 from drawbridge.models.nodes import ModelNode
-from drawbridge.models.pods import AskedOfNode, ModelPod, PodKind, Served
+from drawbridge.models.pods import AskedOfNode, Health, ModelPod, PodKind, Served
 from drawbridge.models.quotas import read_quota
 from drawbridge.models.spreading import read_rules
 from drawbridge.names import DEVICES_LABEL, DUAL_LABEL
@@ -135,7 +136,8 @@ class _Reader:
         node = text_at(pod, "spec", "nodeName")
         static = bool(text_at(pod, "metadata", "annotations", _MIRROR))
         served = _find_served(pod, kind, own=own)
-        return ModelPod(number, node, served, own, static, name="" if node else _find_tied(pod))
+        tied = "" if node else _find_tied(pod)
+        return ModelPod(number, node, served, own, static, name=tied, health=_find_health(pod))
 
     def _with_devices(self, pod: Value, outcome: PodOutcome, namespace: str) -> frozenset[str]:
         """Return the nodes that have the devices for the claims of a translated pod."""
@@ -247,7 +249,7 @@ def read_cluster(
 ) -> ClusterStart:
     """Return the cluster as it is, for the models."""
     nodes = [_read_node(node, group) for group in groups for node in group.nodes]
-    budgets = tuple(map(read_budget, objects.budgets))
+    budgets = _read_budgets(objects)
     offered = frozenset(name for each in nodes for name in each.free)
     reader = _Reader(
         decider,
@@ -277,6 +279,22 @@ def read_cluster(
     quotas = tuple(map(read_quota, objects.quotas))
     return ClusterStart(
         tuple(reader.kinds), tuple(pods), tuple(nodes), budgets, quotas, enforced, suspended
+    )
+
+
+def _read_budgets(objects: AuditedObjects) -> tuple[Budget, ...]:
+    """Return the budgets. Those of a share of what owners want count finished pods as well."""
+    budgets = tuple(map(read_budget, objects.budgets))
+    find, failing = index_budgets(budgets), set[int]()
+    for pod in objects.pods if budgets else ():
+        if text_at(pod, "status", "phase") in FINISHED:
+            labels = as_mapping(get_value(pod, ("metadata", "labels")))
+            if _find_controller(pod).get("kind") in UNSCALED:
+                texts = {name: f"{text}" for name, text in labels.items()}
+                failing.update(find(namespace_of(pod), texts))
+    return tuple(
+        each._replace(fails=each.fails or (each.asks_owners and number in failing))
+        for number, each in enumerate(budgets)
     )
 
 
@@ -335,6 +353,18 @@ def _find_served(pod: Value, kind: PodKind, *, own: bool) -> Served:
     if get_value(pod, ("status", "extendedResourceClaimStatus")) is not None:
         return Served.DRIVER
     return Served.PLUGIN if kind.units else Served.NOBODY
+
+
+def _find_health(pod: Value) -> Health:
+    """Return how budgets see a pod: a waiting one is ready when it has started."""
+    if not text_at(pod, "spec", "nodeName"):
+        return Health.READY
+    deleted = get_value(pod, ("metadata", "deletionTimestamp")) is not None
+    if deleted or text_at(pod, "status", "phase") == "Pending":
+        return Health.UNGUARDED
+    conditions = map(as_mapping, as_list(get_value(pod, ("status", "conditions"))))
+    is_ready = all(e.get("status") == "True" for e in conditions if e.get("type") == "Ready")
+    return Health.READY if is_ready else Health.NOT_READY
 
 
 def _find_controller(pod: Value) -> Mapping[str, Value]:

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from drawbridge.models.budgets import Budget, index_budgets
-from drawbridge.models.pods import ModelPod, PodKind
+from drawbridge.models.pods import Health, ModelPod, PodKind
 
 # Owners that the API server does not ask how many pods they want: they have no `scale`.
-_UNSCALED: Final = ("DaemonSet", "Job", "Pod")
+UNSCALED: Final = ("DaemonSet", "Job", "Pod")
 
 
 class BudgetedKinds:
@@ -53,18 +53,20 @@ class BudgetedKinds:
             not self._budgets[each].can_ever_allow(self._wanted[each]) for each in budgets
         )
 
-    def find_refusing(self, kind: int, running: Mapping[int, int]) -> str:
-        """Return the budgets that refuse the eviction of a pod; `running` is the pods by kind."""
-        budgets = self._of[kind]
+    def find_refusing(self, pod: ModelPod, ready: Mapping[int, int]) -> str:
+        """Return the budgets that refuse an eviction; `ready` is the number of pods by kind."""
+        budgets = self._of[pod.kind] if pod.health is not Health.UNGUARDED else ()
         if len(budgets) > 1:
             names = " and ".join(self._budgets[each].name for each in budgets)
             return f"budgets {names} both select it, so that no eviction is allowed"
         for budget in budgets:
-            number = sum(running[each] for each in self._under[budget])
-            if not self._budgets[budget].allows(self._wanted[budget], number):
+            number = sum(ready[each] for each in self._under[budget])
+            of = self._budgets[budget]
+            allows = of.allows if pod.health is Health.READY else of.allows_unready
+            if not allows(self._wanted[budget], number):
                 return f"budget {self._budgets[budget].name}"
         return ""
 
 
 def _is_unscaled(kind: PodKind) -> bool:
-    return kind.owner_kind in _UNSCALED and not kind.is_bare
+    return kind.owner_kind in UNSCALED and not kind.is_bare

@@ -1,7 +1,7 @@
 """Which evictions the API server allows, by PodDisruptionBudgets.
 
-A budget counts what the owners of its pods want, and how many pods run. An eviction of a pod that
-several budgets select is always refused.
+A budget counts what the owners of its pods want, and how many pods are ready. An eviction of a pod
+that several budgets select is always refused.
 """
 
 from collections import Counter
@@ -16,11 +16,12 @@ _HUNDRED = 100
 
 
 class Budget(NamedTuple):
-    """A PodDisruptionBudget: what it selects, and the least number of pods that must run.
+    """A PodDisruptionBudget: what it selects, and the least number of pods that must be ready.
 
     `match_labels` is None if the budget has no selector, and then it selects no pod. At most one of
     `least` and `most_away` is set: a number, or a share with `%`. One that `fails` allows nothing,
-    because the API server cannot count what its pods are a share of.
+    because the API server cannot count what its pods are a share of. One that `frees_unready` lets
+    all pods go that are not ready.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Budget(NamedTuple):
     least: str = ""
     most_away: str = ""
     fails: bool = False
+    frees_unready: bool = False
 
     @property
     def keys(self) -> set[str]:
@@ -56,10 +58,18 @@ class Budget(NamedTuple):
             return max(0, wanted - _round_up(self.most_away, wanted))
         return _round_up(self.least, wanted)
 
-    def allows(self, wanted: int, running: int) -> bool:
-        """Whether one of the running pods may be evicted; none, by a budget without a number."""
-        is_counted = bool(self.least or self.most_away) and not self.fails
-        return is_counted and running - 1 >= self.must_run(wanted)
+    @property
+    def _is_counted(self) -> bool:
+        return bool(self.least or self.most_away) and not self.fails
+
+    def allows(self, wanted: int, ready: int) -> bool:
+        """Whether one of the ready pods may be evicted; none, by a budget without a number."""
+        return self._is_counted and ready - 1 >= self.must_run(wanted)
+
+    def allows_unready(self, wanted: int, ready: int) -> bool:
+        """Whether a pod may be evicted that is not ready, beside so many that are."""
+        enough = self._is_counted and ready >= max(1, self.must_run(wanted))
+        return self.frees_unready or enough
 
     def can_ever_allow(self, wanted: int) -> bool:
         """Whether a pod may be evicted while all others run."""
@@ -114,6 +124,7 @@ def read_budget(value: Value) -> Budget:
         "" if least is None else f"{least}",
         "" if most is None else f"{most}",
         any(map(_tells_failure, as_list(get_value(value, ("status", "conditions"))))),
+        spec.get("unhealthyPodEvictionPolicy") == "AlwaysAllow",
     )
 
 

@@ -12,7 +12,7 @@ from drawbridge.models.admission import is_translated
 from drawbridge.models.budgeted_kinds import BudgetedKinds
 from drawbridge.models.budgets import Budget
 from drawbridge.models.nodes import ModelNode, find_request
-from drawbridge.models.pods import ModelPod, PodKind, Served
+from drawbridge.models.pods import Health, ModelPod, PodKind, Served
 from drawbridge.models.quotas import ModelQuota, allows_another, sum_units
 from drawbridge.models.rollouts import PodRollout, restart
 from drawbridge.models.room import NewRoom
@@ -75,7 +75,7 @@ class ModelCluster:
         self.suspended = dict(start.suspended)
         self.changes: list[Change] = []
         self._on, self._alike = SharedKeys[str](), SharedKeys[int]()
-        self._running = Counter[int]()
+        self._ready = Counter[int]()
         self._failures = Counter[str]()
         self._next = 0
         self._since = 0  # the next key when a command began: it creates pods in any order
@@ -101,7 +101,7 @@ class ModelCluster:
         other.enforced, other.pods = set(self.enforced), dict(self.pods)
         other.waiting, other.lost = dict(self.waiting), Counter(self.lost)
         other.suspended, other.changes = dict(self.suspended), []
-        other._running = self._running.copy()
+        other._ready = self._ready.copy()
         other._failures = self._failures.copy()
         other._room = self._room.copy()
         return other
@@ -184,7 +184,7 @@ class ModelCluster:
 
     def _start(self, key: int, pod: ModelPod) -> None:
         self._own(pod.node)[key] = None
-        self._running[pod.kind] += 1
+        self._ready[pod.kind] += pod.health is Health.READY
         if pod.node in self.nodes:
             self.nodes[pod.node].hold(self.kinds[pod.kind], pod)
 
@@ -195,7 +195,7 @@ class ModelCluster:
             del self.waiting[key]
             return pod
         del self._own(pod.node)[key]
-        self._running[pod.kind] -= 1
+        self._ready[pod.kind] -= pod.health is Health.READY
         if pod.node in self.nodes:
             self.nodes[pod.node].hold(self.kinds[pod.kind], pod, -1)
             if not self.nodes[pod.node].is_cordoned:
@@ -367,7 +367,7 @@ class ModelCluster:
                 if key not in self.pods:
                     del left[key]
                     continue
-                why = self.budgeted.find_refusing(self.pods[key].kind, self._running)
+                why = self.budgeted.find_refusing(self.pods[key], self._ready)
                 if why and not obeys_budgets:
                     self._note(OVERRULED, self.pods[key], why=why)
                 if not why or not obeys_budgets:
@@ -376,11 +376,8 @@ class ModelCluster:
                     self.end_and_follow(key, evicted=obeys_budgets, has_other_source=doubt)
                     self.schedule()
         for key in left:
-            self._note(
-                BLOCKED,
-                self.pods[key],
-                why=self.budgeted.find_refusing(self.pods[key].kind, self._running),
-            )
+            pod = self.pods[key]
+            self._note(BLOCKED, pod, why=self.budgeted.find_refusing(pod, self._ready))
 
     def try_other(self, key: int, name: str) -> bool:
         """Put a pod on another node if the same serves it there."""

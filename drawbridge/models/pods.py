@@ -80,6 +80,16 @@ class Served(enum.Enum):
     __hash__ = object.__hash__  # that of Enum is slow, and pods are counted by this
 
 
+class Health(enum.Enum):
+    """How budgets see a pod: only one that is ready counts for them and is protected by them."""
+
+    READY = "ready"
+    NOT_READY = "not ready"
+    UNGUARDED = "pending or being deleted"  # the API server asks no budget
+
+    __hash__ = object.__hash__
+
+
 class ModelPod(NamedTuple):
     """A pod: alive on a node, or waiting without one. `is_translated` pods have claims.
 
@@ -97,3 +107,4 @@ class ModelPod(NamedTuple):
     has_other_source: bool = False
     since: int = 0
     name: str = ""  # the node of a pod of a DaemonSet
+    health: Health = Health.READY  # of a pod that starts in the model: it becomes ready

@@ -132,6 +132,8 @@ def pod_object(pod: dict[str, Any]) -> dict[str, Any]:
         spec["resourceClaims"] = claims
         spec["containers"][0]["resources"]["claims"] = [{"name": "gpu"}]
     status: dict[str, Any] = {"phase": pod.get("phase", "Running")}
+    if "ready" in pod:
+        status["conditions"] = [{"type": "Ready", "status": f"{pod['ready']}"}]
     if pod.get("by class"):
         name = next(iter(pod["limits"]))
         mapping = {"containerName": "main", "resourceName": name, "requestName": "x"}

@@ -4,7 +4,7 @@ import pytest
 
 from drawbridge.models.budgeted_kinds import BudgetedKinds
 from drawbridge.models.budgets import Budget, index_budgets, read_budget
-from drawbridge.models.pods import AskedOfNode, PodKind
+from drawbridge.models.pods import AskedOfNode, Health, ModelPod, PodKind
 from tests.tables import YamlValue
 
 APP = {"selector": {"matchLabels": {"app": "w"}}}
@@ -51,7 +51,7 @@ def test_a_share_of_what_owners_want_is_counted_only_where_they_have_a_scale(
     asked = PodKind("a", owner, {"app": "w"}, AskedOfNode(), wanted=4, is_of_pod="driver" in owner)
     other = PodKind("a", "Deployment/other", {"app": "w"}, AskedOfNode(), wanted=4)
     budgeted = BudgetedKinds([asked, other], [budget], [])
-    refusing = [budgeted.find_refusing(kind, {0: 4, 1: 4}) for kind in (0, 1)]
+    refusing = [budgeted.find_refusing(ModelPod(kind), {0: 4, 1: 4}) for kind in (0, 1)]
     assert refusing == (["", ""] if allows else ["budget b"] * 2)
     assert budgeted.bound_kinds == ([] if allows else [0, 1])
 
@@ -62,6 +62,37 @@ def test_a_budget_that_the_api_server_cannot_count_allows_nothing() -> None:
     spec = {**APP, "maxUnavailable": 1}
     budget = read_budget({"spec": spec, "status": {"conditions": [failed]}})
     assert not budget.can_ever_allow(3)
+
+
+ALWAYS = {"unhealthyPodEvictionPolicy": "AlwaysAllow"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "health", "ready", "allows"),
+    [
+        ({"minAvailable": 2}, Health.READY, 3, True),
+        ({"minAvailable": 2}, Health.READY, 2, False),
+        ({"minAvailable": 2}, Health.NOT_READY, 2, True),
+        ({"minAvailable": 2}, Health.NOT_READY, 1, False),
+        ({"minAvailable": 2, **ALWAYS}, Health.NOT_READY, 0, True),
+        ({"minAvailable": 2, **ALWAYS}, Health.READY, 2, False),
+        ({"minAvailable": 2}, Health.UNGUARDED, 0, True),
+        ({"minAvailable": 0}, Health.NOT_READY, 0, False),
+        ({"maxUnavailable": 1}, Health.NOT_READY, 3, True),
+        ({"maxUnavailable": 0}, Health.NOT_READY, 3, False),
+        ({}, Health.NOT_READY, 3, False),
+        (ALWAYS, Health.NOT_READY, 0, True),
+    ],
+)
+def test_a_pod_that_is_not_ready_is_evicted_as_the_policy_of_its_budget_says(
+    rule: dict[str, YamlValue], health: Health, ready: int, *, allows: bool
+) -> None:
+    budget = read_budget({"metadata": {"name": "b", "namespace": "a"}, "spec": {**APP, **rule}})
+    kind = PodKind("a", "Deployment/w", {"app": "w"}, AskedOfNode(), wanted=4)
+    refusing = BudgetedKinds([kind], [budget], []).find_refusing(
+        ModelPod(0, health=health), {0: ready}
+    )
+    assert refusing == ("" if allows else "budget b")
 
 
 BUDGETS = [
