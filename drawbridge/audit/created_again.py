@@ -57,6 +57,8 @@ def start_waiting(
     # For a Job, a pod that is deleted is one that failed.
     deleted = (each for each in waiting if each.job is None)
     commands += typed.delete_all_waiting(deleted, find_selector)
+    if not commands:
+        return ()
     return commands if _count_after(cluster, commands) < cluster.count_waiting() else ()
 
 
@@ -66,8 +68,10 @@ def resume(cluster: ModelCluster, jobs: Sequence[tuple[str, str]]) -> Sequence[T
     kinds = [cluster.kinds[each] for each in cluster.suspended]
     spaces = {e.namespace for e in kinds if e.full_owner in owners and _is_offered(cluster, e)}
     as_is = [*typed.resume(jobs)]
-    with_claims = [*enforce(cluster, sorted(spaces - cluster.enforced)), *as_is]
-    return min(as_is, with_claims, key=lambda each: _count_after(cluster, each))
+    enforced = [*enforce(cluster, sorted(spaces - cluster.enforced))]
+    if not enforced:
+        return as_is
+    return min(as_is, [*enforced, *as_is], key=lambda each: _count_after(cluster, each))
 
 
 def wait_for_jobs(

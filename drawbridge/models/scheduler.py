@@ -48,6 +48,8 @@ def choose_node(
     request = find_request(kind, translated=translated)
     unit, units = _first({} if translated else kind.units)
     class_, devices = _first(request.devices)
+    needs_devices = kind.needs_devices
+    of_driver, of_plugin = [*request.devices], [*kind.units]
     best: tuple[float, float] | None = None
     chosen: ChosenNode | None = None
     compared = 0
@@ -63,12 +65,12 @@ def choose_node(
         served = node.serve(kind, translated=translated)
         if served is None or (is_kept_off is not None and is_kept_off(name)):
             continue
-        if not kind.needs_devices:
+        if not needs_devices:
             return ChosenNode(name, served)
         left = (
-            sum(node.devices.get(each, 0) for each in request.devices)
+            sum([node.devices.get(each, 0) for each in of_driver])
             if served is Served.DRIVER
-            else sum(node.free.get(each, 0) for each in kind.units)
+            else sum([node.free.get(each, 0) for each in of_plugin])
         )
         rank = choice.moved * node.is_moved, choice.left * left
         if best is None or rank > best:
