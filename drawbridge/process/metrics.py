@@ -1,8 +1,8 @@
 """The metrics of all processes, with the names of controller-runtime where it has the same metric.
 
-Label values are bounded: of what users write, only the first namespaces. `REGISTRY` has the metrics
-of every process. The other registries are those of some processes, which open them with
-`registered`. So no process exposes the 0 of a state that it does not have.
+Label values are bounded: of what users write, only some names. `REGISTRY` has the metrics of every
+process. The other registries are those of some processes, which open them with `registered`. So
+no process exposes the 0 of a state that it does not have.
 """
 
 import asyncio
@@ -78,7 +78,7 @@ TRANSLATIONS: Final = UnlockedCounter(
 FINDINGS: Final = UnlockedCounter(
     "drawbridge_findings", "Findings in admission responses, by code.", ["code"], REVIEWS
 )
-# The only label with a text of users.
+# The collectors of usage, quotas, conflicts and what is stuck have names of users in labels, too.
 DECISIONS: Final = UnlockedCounter(
     "drawbridge_decisions",
     "Decisions about created pods that ask for devices, without dry runs. Of many namespaces,"

@@ -230,6 +230,14 @@ def test_the_panels_do_not_overlap(name: str) -> None:
     assert len(ids) == len(set(ids))
 
 
+def test_only_the_namespace_of_prometheus_reaches_the_metrics() -> None:
+    policy = MANIFESTS / "components" / "network-policy" / "network-policy.yaml"
+    rules = read_yaml(policy.read_text("utf-8"))["spec"]["ingress"]
+    (peers,) = [rule["from"] for rule in rules if rule["ports"][0]["port"] == "metrics"]
+    selector = {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}
+    assert peers == [{"namespaceSelector": selector}]
+
+
 def test_the_pod_monitor_selects_the_port_of_every_process() -> None:
     monitor = read_yaml((FOLDER / "pod-monitor.yaml").read_text("utf-8"))["spec"]
     labels = monitor["selector"]["matchLabels"]
