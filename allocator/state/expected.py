@@ -35,7 +35,8 @@ def expected_by_others(
         if record.uid in own:
             continue
         if kept is not None and kept.priority >= priority:
-            claims |= kept.pending
+            # Who evicts nobody for a claim cannot tell that it will be released.
+            claims |= kept.pending if kept.victims else kept.pending & state.pods.releasing
             if kept.held != kept.holds:
                 keys |= {kept.key} if kept.held else set()
                 holds += kept.holds

@@ -102,3 +102,17 @@ def test_a_pod_for_which_a_share_is_kept_while_it_waits_counts_once() -> None:
     contest.evict("large")
     contest.cluster.add(nominate(pod("p0", "of-p0"), "n1"))
     assert [contest.preempt(f"p{number}").waiting for number in range(4)] == [True] * 4
+
+
+def test_pods_that_wait_for_an_eviction_that_failed_do_not_wait_for_each_other() -> None:
+    """The first one evicts again after its time, as often as it takes."""
+    contest = Contest(n1=2)
+    contest.run("large", "n1", 0, 1)
+    assert contest.victims("one") == ["large"]
+    contest.cluster.now = 5.0
+    assert contest.preempt("two").waiting
+    asked = list[tuple[str, list[str]]]()
+    for now in range(6, 40):
+        for name in [each for each in contest.woken(at=float(now)) if each in {"one", "two"}]:
+            asked.append((name, list(contest.preempt(name).victims)))
+    assert asked.count(("one", ["large"])) >= 2, asked
