@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
+from allocator.decisions.shortlist import is_open
 from allocator.process import _Parts
 from allocator.scheduler.protocol import (
     PotentialVictim,
@@ -92,7 +93,7 @@ class Preemptions(Evictions):
     def ask(self, parts: _Parts, pod: JSON, nodes: Iterable[PreemptionNode]) -> list[str]:
         """Return the UIDs of the pods that must go for a pod, and note the answer."""
         request = PreemptRequest(pod_uid=pod["metadata"]["uid"], nodes=tuple(nodes))
-        held, unknown = read_available(parts, pod), _find_unknown(parts)
+        held, unknown = read_available(parts, pod), _find_unknown(parts, pod)
         reply = parts.calls.preempt(request)
         chosen = [*reply.victims, *(v for each in reply.evictions for v in each.victims)]
         if chosen:
@@ -170,15 +171,22 @@ def list_published(parts: _Parts, *, tainted: bool = True) -> set[Device]:
     }
 
 
-def _find_unknown(parts: _Parts) -> frozenset[Hold]:
+def _find_unknown(parts: _Parts, pod: JSON) -> frozenset[Hold]:
     """Return the devices of which an allocator has not all slices of the pool, or with a taint.
 
-    And all of a node that is not its own, because of a fence that was just opened, for example.
+    And all of a node that is not its own, because of a fence that was just opened, for example, or
+    on which the pod cannot start, as far as it has heard.
     """
-    published, planner = list_published(parts, tainted=False), parts.state.decisions.state.planner
+    decisions, published = parts.state.decisions, list_published(parts, tainted=False)
+    state, request = decisions.state, decisions.requests.find(pod["metadata"]["uid"])
+    usable = {
+        name
+        for name in NODES
+        if state.planner.pools_for(name) and request and is_open(name, request.pod, state)
+    }
     return frozenset(
         Hold((name, device), "", shape.size(device))
         for name, shape in NODES.items()
         for device in shape.devices
-        if (name, device) not in published or not planner.pools_for(name)
+        if (name, device) not in published or name not in usable
     )
