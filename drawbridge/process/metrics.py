@@ -31,7 +31,6 @@ ALLOCATOR: Final = CollectorRegistry()
 SERVING: Final = CollectorRegistry()  # what has a serving certificate
 AUTHORITIES: Final = CollectorRegistry()  # what reads the Secret of the CA
 FACTS: Final = CollectorRegistry()  # what reads the published facts
-REGISTRIES = (REGISTRY, REVIEWS, WEBHOOK, CONTROLLER, ALLOCATOR, SERVING, AUTHORITIES, FACTS)
 ProcessCollector(registry=REGISTRY)
 PlatformCollector(registry=REGISTRY)
 

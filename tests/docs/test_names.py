@@ -19,10 +19,10 @@ from cli.commands import COMMANDS, parser_for
 from drawbridge.config import accept as reading
 from drawbridge.config.model import Configuration
 from drawbridge.config.schema import ROWS
-from drawbridge.process import metrics
 from drawbridge.translate.targets.codes import GUARDED
 from tests.docs.test_commands import PAGES, ROOT, Step, blocks, console, run, steps
 from tests.process.idle_collectors import idle_collectors
+from tests.process.registries import REGISTRIES
 from tests.tables import every_row, read_yaml, read_yaml_documents
 
 RENDERED = {"configuration.md"}
@@ -74,7 +74,7 @@ def test_command_lines_are_found_on_the_pages() -> None:
 def registered() -> set[str]:
     names = {
         metric.name + ("_total" if metric.type == "counter" else "")
-        for registry in metrics.REGISTRIES
+        for registry in REGISTRIES
         for metric in registry.collect()
     }
     for collector in idle_collectors():

@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from drawbridge.process import metrics
 from tests.cluster.fake.api import FakeApi
 from tests.process.key_pairs import create_pair
+from tests.process.registries import REGISTRIES
 from tests.tables import every_row
 from tests.webhook.server.processes import ROOT, Process
 
@@ -59,7 +60,7 @@ def test_a_process_exposes_its_own_metrics_from_the_start(
     families = asyncio.run(asyncio.wait_for(scrape(words, tmp_path), 300))
     exposed = {family.name for family in families}
     assert "drawbridge_ready" in exposed
-    assert exposed & names(metrics.REGISTRIES) == names(registries)
+    assert exposed & names(REGISTRIES) == names(registries)
     for other in {"controller", "allocator"} - {*words}:
         assert not [name for name in exposed if name.startswith(f"drawbridge_{other}_")]
     # The first error must not be the begin of its series.
