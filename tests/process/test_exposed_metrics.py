@@ -63,12 +63,13 @@ def test_a_process_exposes_its_own_metrics_from_the_start(
     assert exposed & names(REGISTRIES) == names(registries)
     for other in {"controller", "allocator"} - {*words}:
         assert not [name for name in exposed if name.startswith(f"drawbridge_{other}_")]
-    # The first error must not be the begin of its series.
+    # The first error or success must not be the begin of its series.
     series = {
         (each.name, *each.labels.values()): each.value for f in families for each in f.samples
     }
     for name in ("facts", "configuration", "certificate"):
         if f"drawbridge_{name}_reads" in exposed:
-            assert series[f"drawbridge_{name}_reads_total", "error"] == 0
+            for result in ("error", "success"):
+                assert (f"drawbridge_{name}_reads_total", result) in series
     if "allocator" in words:
         assert series["drawbridge_allocator_binds_total", "bound"] == 0
