@@ -64,13 +64,15 @@ def _matches(rule: str, host: str, port: int | None) -> bool:
     if rule in ("", "*"):
         return rule == "*"
     name, colon, rule_port = rule.rpartition(":")
-    if colon and rule_port.isdecimal() and _parse_address(rule) is None:
+    has_port = bool(colon) and rule_port.isdecimal() and _parse_address(rule) is None
+    if has_port:
         if rule_port != f"{port}":
             return False
-        rule = name
-    rule = rule.removeprefix("[").removesuffix("]")
+        rule = name.removeprefix("[").removesuffix("]")
     address = _parse_address(host)
     if address is not None:
+        if has_port:  # of one address, and of no range
+            return address == _parse_address(rule)
         with contextlib.suppress(ValueError):  # a domain
             return address in ipaddress.ip_network(rule, strict=False)
         return False
