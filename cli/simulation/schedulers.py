@@ -51,9 +51,9 @@ class SimulatedSchedulers:
         return self.chosen or self.pools.choose(pod)
 
     def lacks_scheduler(self, pod: Pod) -> bool:
-        """Return whether no scheduler sees a pod: that of Drawbridge needs owned pools."""
+        """Return whether a pod waits for a scheduler: that of Drawbridge needs owned pools."""
         is_ours = self.chosen is None and pod.spec.scheduler_name == OURS
-        return is_ours and not owned_pools(self.inputs.configuration)
+        return is_ours and not pod.spec.node_name and not owned_pools(self.inputs.configuration)
 
     def world_of(self, allocator: Allocator) -> tuple[Planner, ClusterNodes]:
         """Return the pools and the nodes of an allocator; a chosen one may use all nodes."""

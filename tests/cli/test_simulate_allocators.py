@@ -159,6 +159,12 @@ def test_no_scheduler_places_pods_of_ours_without_bridge_placement(
     assert codes == (set() if placed else {"SchedulerNotInstalled"})
 
 
+def test_a_pod_with_a_node_needs_no_scheduler(run: Run) -> None:
+    single = pod("a", claims="", spec="schedulerName: drawbridge\n  nodeName: n1")
+    code, printed, _ = run(single)
+    assert (code, printed["pods"][0]["node"]) == (0, "n1")
+
+
 def test_our_allocator_uses_only_owned_pools(run: Run) -> None:
     zone = "nodeSelector: {matchLabels: {zone: b}}"
     configuration = BRIDGE.replace("nodeSelector: {}", zone)
