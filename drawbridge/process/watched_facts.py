@@ -55,6 +55,7 @@ class WatchedFacts:
         after: CachedObject[FactsConfigMap] | None,
     ) -> None:
         if after is None:
+            metrics.FACTS_GOOD.set(0)
             text = "facts ConfigMap deleted, the last facts stay in use"
             log_event(_LOG, logging.WARNING, text, config_map=self._name)
             return

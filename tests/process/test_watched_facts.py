@@ -61,6 +61,8 @@ async def test_facts_with_other_counts_are_no_news(
         assert (good(), watched.facts is None) == (0, False)
         watched._on_config_map(after, before)  # noqa: SLF001  # as its watch tells it
         assert good() == 1
+        watched._on_config_map(before, None)  # noqa: SLF001  # as its watch tells it
+        assert (good(), watched.facts is None) == (0, False)
     assert len(told) == 4
     informed = [each.getMessage() for each in caplog.records if each.levelno == logging.INFO]
     assert informed == ["facts in use"]
