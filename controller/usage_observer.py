@@ -24,7 +24,7 @@ from drawbridge.finding import Finding
 from drawbridge.report.stuck.objects import HangingPod
 from drawbridge.usage.accounts import UNKNOWN, Account, UsedAmount
 from drawbridge.usage.claims import ClaimHolding, measure_part, to_fraction
-from drawbridge.usage.meter import HeldClaim, Meter, correct_sums, sum_claims
+from drawbridge.usage.meter import Charges, HeldClaim, Meter, correct_sums, sum_claims
 
 # Pods that were scheduled before their claim was seen, and pods that were looked up.
 MAX_POD_OWNERS: Final = 20_000
@@ -225,7 +225,12 @@ class UsageObserver:
         if before is not None and (after is None or after.uid != before.uid):
             self.meter.change(before.uid, None, now)
         if after is not None:
-            self.meter.change(after.uid, self._held_by(after.value), now)
+            is_same = before is not None and (before.uid, before.value.parts) == (
+                after.uid,
+                after.value.parts,
+            )
+            earlier = self.meter.charges_of(after.uid) if is_same else ()
+            self.meter.change(after.uid, self._held_by(after.value, earlier), now)
 
     def _note(self, changed: set[PodKey], *versions: WatchedObject[Any] | None) -> None:
         if self._begins:
@@ -264,12 +269,20 @@ class UsageObserver:
 
     # --- claims --------------------------------------------------------------------------------
 
-    def _held_by(self, use: ClaimHolding) -> HeldClaim:
+    def _held_by(self, use: ClaimHolding, earlier: Charges = ()) -> HeldClaim:
+        """Return what a claim holds; `earlier` are the charges of the same devices before.
+
+        A device that no slice describes at the moment, such as while its driver restarts, is still
+        what it was.
+        """
         owner = self.find_owner(use) if use.parts else ""
-        charges = (
+        charges = [
             (Account(use.namespace, part.class_name, owner), measure_part(part, self.find_capacity))
             for part in use.parts
-        )
+        ]
+        for i, (part, (_, amount)) in enumerate(zip(use.parts, earlier, strict=False)):
+            if self.find_capacity(part.driver, part.pool, part.device) is None:
+                charges[i] = charges[i][0], amount
         return HeldClaim(tuple(charges), use.allocated, use.created)
 
     def holdings(self) -> Iterator[ClaimHolding]:

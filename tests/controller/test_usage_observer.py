@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from drawbridge.agreement.slice_limits import MAX_OF_DRIVER
-from drawbridge.usage.accounts import UNKNOWN
+from drawbridge.usage.accounts import UNKNOWN, UsedAmount
 from tests.controller.test_usage import (
     CLASS,
     GIB,
@@ -131,3 +131,27 @@ def test_a_claim_of_a_former_pod_is_not_charged_to_the_owner_of_its_successor() 
     cluster.time += 103
     controller.write()
     assert cluster.used() == {(TEAM, UNKNOWN): devices(100, gib=100 * 80)}
+
+
+@every_row(
+    ("share", "expected"),
+    [
+        ({}, devices(200, gib=200 * 80)),
+        ({"memory": "20Gi"}, devices(50, gib=200 * 20)),
+    ],
+)
+def test_a_claim_that_changes_while_nobody_publishes_its_device_holds_what_it_held(
+    share: dict[str, str], expected: UsedAmount
+) -> None:
+    cluster = Cluster()
+    controller = Controller(cluster)
+    cluster.slices.subscribe(controller.observer.slice_changed)
+    controller.write()
+    cluster.claim("a", "gpu-0", allocated=NOW, **share)
+    cluster.time += 103
+    controller.write()
+    cluster.slices.remove(SLICE["metadata"]["name"])  # type: ignore[index]  # a mapping
+    cluster.claim("a", "gpu-0", allocated=NOW, reserved="b", **share)
+    cluster.time += 100
+    controller.write()
+    assert cluster.used() == {(TEAM, "ResourceClaim/a"): expected}
