@@ -46,7 +46,10 @@ PodKey = tuple[str, str]  # namespace and name
 
 
 class ObservedClaims(ObjectCache[ClaimHolding], Protocol):
-    """The cache of all claims."""
+    """The cache of all claims, with the number of its latest list, and of the last accepted one."""
+
+    lists_begun: int
+    listed: int
 
     @property
     def fresh(self) -> bool:
@@ -81,6 +84,7 @@ class UsageObserver:
         # What the book may not have yet, the oldest first.
         self.former: list[FormerMeter] = []
         self._answered = 0  # the last response when a check last found the caches to follow
+        self._listed = 0  # the list of claims from which the meter began
         # Its listener gets the changes of nodes.
         self.plugins = PluginNames()
         # The pods whose owner is not known, by the owner that their claims are charged to.
@@ -121,17 +125,19 @@ class UsageObserver:
             now = self.now()
             self.former = [each for each in self.former if now - each.end < _FORMER_SECONDS]
             follows = self._is_synced() and self._claims.fresh
-            if self.is_observing and not follows:
+            # A list tells nothing of what came and went before it.
+            is_listed_again = self._claims.listed != self._listed
+            if self.is_observing and (is_listed_again or not follows):
                 self._end_meter()
             if follows and not self.is_observing:
-                self._begins = True
+                self._begins, self._listed = True, self._claims.listed
                 try:
                     await self._begin()
                 finally:
                     self._begins = False
                     self._changed.clear()
                     self._changed_pods.clear()
-            if follows:
+            if follows and self._claims.lists_begun == self._listed:
                 self._answered = now - math.ceil(self._claims.age())
             if len(self.waiting) > self._most_waiting:
                 self._forget_waiting()

@@ -52,6 +52,7 @@ class Claims(MemoryStore[Any]):
 
     fresh = True
     silent = 0.0  # seconds since the last response
+    lists_begun = listed = 1
 
     def age(self) -> float:
         return self.silent
