@@ -148,17 +148,27 @@ def count_held(world: "World", parts: _Parts, uid: str, held: Held) -> Amounts:
 
 
 def list_charges(world: "World") -> Iterator[str]:
-    """Yield which leading allocators charge a namespace something else than it has."""
+    """Yield which leading allocators charge a namespace something else than it has.
+
+    A claim whose pod waits for what others release has the least that it asks for.
+    """
     chosen = world.spaces.list_chosen()
     for pair in world.pairs.values():
         if pair.parts is None or not pair.parts.term.leading:
             continue
-        quotas = pair.parts.state.decisions.state.ledger.quotas
+        ledger = pair.parts.state.decisions.state.ledger
+        quotas = ledger.quotas
+        waiting = [
+            claim
+            for claim in world.all("resourceclaims")
+            if ledger.is_expected(claim["metadata"]["uid"]) and not holds_of(claim)
+        ]
         for space in sorted({*world.spaces.limited, SECOND, "default"}):
             together = world.spaces.counted_with(space, chosen)
             if bool(lines := quotas.lines(space)) != bool(together):
                 yield f"the ledger of {pair.host} has limits of {space}: {bool(lines)}"
-            used = count_amounts(claims_in(world, together))
+            least = [count_least(e) for e in waiting if e["metadata"]["namespace"] in together]
+            used = add((count_amounts(claims_in(world, together)), *least))
             for line in lines if together else ():
                 if int(f"{line.used}") != getattr(used, line.key.amount):
                     told = f"{line.used} {line.key.amount}"
