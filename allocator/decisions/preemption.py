@@ -96,8 +96,12 @@ class DevicePreemption:
         self._preemptors.expire(now)
 
     def observe_time(self, now: float) -> None:
-        """Begin and end the times of pods that terminate or vanished, whoever leads."""
+        """Begin and end the times of pods that terminate or vanished, whoever leads.
+
+        And let nobody wait for claims that others use in place of the pods that were evicted.
+        """
         self._state.vanished.observe_time(now)
+        self._preemptors.observe_joined()
         if kept := self._state.pods.observe_time(now):
             self._preemptors.wait_no_more_for(kept)
             self._releases.unpair(kept)

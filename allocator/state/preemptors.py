@@ -99,10 +99,30 @@ class Preemptors:
         for pod in pods:
             self._end_and_retry(pod)
 
-    def wait_no_more_for(self, claims: frozenset[str]) -> None:
-        """Let pods preempt again that wait for claims which are not released."""
-        for pod in self._all():
-            if not pod.pending.isdisjoint(claims):
+    def wait_no_more_for(self, claims: Collection[str]) -> None:
+        """Let pods preempt again that wait for claims which are not released.
+
+        A gang decides for all its members, and what its victims release by then counts as free.
+        """
+        self._end_waits(pod for pod in self._all() if not pod.pending.isdisjoint(claims))
+
+    def observe_joined(self) -> None:
+        """Let pods preempt again that wait for claims which pods use that nobody evicts.
+
+        A plan evicts nobody else, so that what it holds stays held.
+        """
+        joined = self._state.pods.take_joined()
+        waiting = [pod for pod in self._all() if pod.planned is None] if joined else []
+        pending = frozenset[str]().union(*(pod.pending for pod in waiting))
+        used = {claim for claim, user in joined if claim in pending and not self.is_victim(user)}
+        self._end_waits(pod for pod in waiting if not pod.pending.isdisjoint(used))
+
+    def _end_waits(self, pods: Iterable[Preemptor]) -> None:
+        """Let pods preempt again, and the members of their groups with them."""
+        ended = {pod.uid: self._records.get(pod.uid).group for pod in pods}
+        groups = set(filter(None, ended.values()))
+        for pod in self._all() if ended else ():
+            if pod.uid in ended or self._records.get(pod.uid).group in groups:
                 self._end_and_retry(pod)
 
     def take_to_retry(self) -> tuple[str, ...]:

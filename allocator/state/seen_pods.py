@@ -117,6 +117,8 @@ class SeenPods:
         self._settled: list[str] = []
         # The pods that began to terminate since the last look at the clock.
         self._terminating: list[str] = []
+        # Allocated claims, each with a consumer that it has got since somebody asked.
+        self._joined: set[tuple[str, str]] = set()
 
     def apply(self, before: Pod | None, after: Pod | None) -> None:
         """Apply the change of a pod; a pod with another UID is another pod."""
@@ -194,8 +196,10 @@ class SeenPods:
     def follow_claim(self, uid: str, before: Claim | None) -> None:
         """Follow the consumers of a claim that has changed or was deleted."""
         self.version += 1
-        consumers = tuple(dict.fromkeys(self.consumers(uid)))
-        self._claims_of.move(uid, _read_consumers(before), consumers)
+        consumers, earlier = tuple(dict.fromkeys(self.consumers(uid))), _read_consumers(before)
+        self._claims_of.move(uid, earlier, consumers)
+        if before is not None and before.status.allocation is not None:
+            self._joined.update((uid, each) for each in set(consumers).difference(earlier))
         self._counts.pop(uid, None)
         if consumers:
             self._counts[uid] = _Users(*map(sum, zip(*map(self._count, consumers), strict=True)))
@@ -253,6 +257,18 @@ class SeenPods:
         """Return the pods that were bound, ended or deleted since the last call."""
         settled, self._settled = self._settled, []
         return settled
+
+    def take_joined(self) -> Collection[tuple[str, str]]:
+        """Return claims that stayed allocated and got a consumer that stays since the last call.
+
+        Each is with the UID of the consumer; "" is not a pod.
+        """
+        joined, self._joined = self._joined, set()
+        return [
+            (claim, each)
+            for claim, each in joined
+            if each in self.consumers(claim) and not self.is_leaving(each)
+        ]
 
     def observe_time(self, now: float) -> frozenset[str]:
         """Note which pods did not end in time; return the claims that they keep."""

@@ -14,7 +14,15 @@ from drawbridge.ledger.node_holds import MAX_HOLD_SECONDS, NodeHold, write_node_
 from drawbridge.pod_groups import COSCHEDULING_LABEL
 from drawbridge.solver.memo import CutOnNodeError
 from tests.allocator.api_served import ReviewServer, serving_api
-from tests.allocator.clusters import START, Cluster, claim, codes, pod
+from tests.allocator.clusters import (
+    START,
+    Cluster,
+    allocation_on,
+    as_claim,
+    claim,
+    codes,
+    pod,
+)
 from tests.allocator.contests import HIGH, Contest
 from tests.allocator.test_api_searches import local
 from tests.allocator.test_quotas import DEVICES, limit
@@ -223,6 +231,19 @@ def test_a_hold_lasts_as_long_as_it_says_and_while_evicted_pods_end(plan: Plan) 
     plan.contest.woken(at=30 * MINUTES + 2 * KEEP_SECONDS + 1)
     plan.contest.end("a")
     assert plan.ask("other") == ["n1", "n2"]
+
+
+def test_a_hold_lasts_if_another_pod_uses_a_claim_of_an_evicted_one(plan: Plan) -> None:
+    """Nobody else is evicted for the plan, which holds what the others release."""
+    plan.annotate(hold_of("big", "a", "b"))
+    assert plan.ask("other", 2) == []
+    before = plan.cluster.state.claims["of-a"]
+    both = claim("of-a", version=3, allocation=allocation_on("n1", 0), pods=["a", "c"])
+    plan.cluster.add(pod("c", "of-a", node="n1"))
+    plan.cluster.state.apply(before, as_claim(both))
+    assert plan.contest.woken() == []
+    plan.contest.end("b")
+    assert plan.ask("other", 2) == []
 
 
 def test_the_pod_that_is_placed_elsewhere_needs_no_hold(plan: Plan) -> None:
