@@ -238,8 +238,8 @@ def _names_of(search: NodeSearch) -> tuple[str, ...]:
 def answer_key(search: NodeSearch, state: AllocatorState) -> bytes:
     """Return a short key that is equal for searches with equal results in the same quotas.
 
-    A pod for which devices are kept is charged for them, so that it has room where others have
-    none. No request decides how much memory the caches of answers take.
+    A pod that waits for devices which others release is charged for them, so that it has room
+    where others have none. No request decides how much memory the caches of answers take.
     """
     namespace, ledger = search.pod.namespace, state.ledger
     is_limited = bool(ledger.quotas.limits(namespace))

@@ -147,7 +147,7 @@ class PodTable:
 
     def end_term(self) -> None:
         """Forget what pods have, because another process decides now; keep what they ask."""
-        nothing = {"devices": None, "kept": None, "expired_on": "", "taken_by": ""}
+        nothing = {"devices": None, "kept": None, "expired_on": "", "taken_by": "", "paired": None}
         for uid in self:
             self.change(uid, RecordEvent.TERM_ENDED, **nothing)
 

@@ -155,11 +155,15 @@ class DeviceVictims(msgspec.Struct, frozen=True):
 
 
 class Paired(NamedTuple):
-    """The claims that are being released, for which a pod was told to wait, and what it gets."""
+    """The claims that are being released, for which a pod was told to wait, and what it gets.
+
+    It gets that for its `own` claims.
+    """
 
     priority: int
     claims: frozenset[str]
     holds: tuple[Hold, ...]
+    own: frozenset[str] = frozenset()
 
 
 # --- waiting ---

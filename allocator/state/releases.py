@@ -21,7 +21,7 @@ from drawbridge.agreement import allocator_codes as codes
 from drawbridge.dra.inventory import PoolID
 from drawbridge.index import Index
 from drawbridge.ledger.holdings import DeviceID, Hold, read_holds
-from drawbridge.ledger.ledger import ClaimRecord
+from drawbridge.ledger.ledger import ClaimRecord, uid_of
 from drawbridge.ledger.node_fit import make_reason
 from drawbridge.solver.answers import Solution
 from drawbridge.solver.reasons import Reason
@@ -92,10 +92,17 @@ class Releases:
         """Find devices that are being released for a pod.
 
         No other pod with at least its priority waits for them. Those on its nominated node come
-        first.
+        first. What the pod waited for before counts no more.
         """
+        paired, pairing = self._find_pair(search) or (None, None)
+        event = RecordEvent.UNPAIRED if paired is None else RecordEvent.PAIRED
+        self._records.change(search.pod.uid, event, paired=paired)
+        if paired is not None:
+            self.unpair(paired.claims, paired.priority)  # they can wait for the rest, or for others
+        return pairing
+
+    def _find_pair(self, search: NodeSearch) -> tuple[Paired, Pairing] | None:
         pod_uid, priority = search.pod.uid, search.pod.priority
-        self._records.change(pod_uid, RecordEvent.UNPAIRED, paired=None)
         self._update()
         self.settle()
         if not self._known:
@@ -118,11 +125,10 @@ class Releases:
                 if fit.solution is None:
                     return None  # the pod needs no devices
                 claims = self._claims_in_use(fit.solution, releasing)
-                self.unpair(claims, priority)  # they can wait for the rest, or for others
                 holds = tuple(h for each in fit.solution.allocations for h in read_holds(each))
-                paired = Paired(priority, claims, holds)
-                self._records.change(pod_uid, RecordEvent.PAIRED, paired=paired)
-                return Pairing(fit.name, claims, holds, waits_for(len(holds), fit.name))
+                paired = Paired(priority, claims, holds, frozenset(map(uid_of, search.unallocated)))
+                reason = waits_for(len(holds), fit.name)
+                return paired, Pairing(fit.name, claims, holds, reason)
         return None
 
     def _update(self) -> None:

@@ -63,7 +63,7 @@ class Keep(NamedTuple):
 
 
 class Expect(NamedTuple):
-    """The ledger expects other claims to be released for the pod than before."""
+    """The ledger expects devices for other claims of the pod than before."""
 
     before: frozenset[str]
     after: frozenset[str]
@@ -125,6 +125,10 @@ def _follow(before: Record, after: Record) -> list[Effect]:
         _follow_devices(before, after, effects)
     if before.kept is not after.kept:
         _follow_kept(before, after, effects)
+    if before.kept is not after.kept or before.paired is not after.paired:
+        claims = [_expected_for(each) for each in (before, after)]
+        if claims[0] != claims[1]:
+            effects.append(Expect(*claims))
     if before.waiting is not after.waiting or before.kept is not after.kept:
         _follow_waiting(before, after, effects)
     begins_or_ends = (before.waiting is None) != (after.waiting is None)
@@ -152,10 +156,13 @@ def _follow_kept(before: Record, after: Record, effects: list[Effect]) -> None:
     had, has = before.kept, after.kept
     if had is None or has is None or had.held is not has.held:
         effects.append(Keep(has.held if has else ()))
-    if had is None or has is None or had.claims != has.claims:
-        claims = [each.claims if each else frozenset[str]() for each in (had, has)]
-        effects.append(Expect(*claims))
     effects.append(LookAgain("kept", has.until if has else None))
+
+
+def _expected_for(record: Record) -> frozenset[str]:
+    """Return the claims of a pod that get devices which others release."""
+    kept = record.kept.claims if record.kept else frozenset[str]()
+    return kept | record.paired.own if record.paired else kept
 
 
 def _follow_waiting(before: Record, after: Record, effects: list[Effect]) -> None:

@@ -284,9 +284,9 @@ class Ledger:
             self.quotas.charge(key, before.namespace, {}, vanished=True)
 
     def expect(self, uids: Iterable[str], *, expected: bool) -> None:
-        """Charge claims the least already while devices are kept for their pod.
+        """Charge claims the least already while devices are kept for their pod, or will be free.
 
-        Two pods of one namespace could else preempt for room that is there for one.
+        Two pods of one namespace could else preempt, or wait, for room that is there for one.
         """
         for uid in uids:
             self._expected[uid] += 1 if expected else -1
@@ -295,7 +295,7 @@ class Ledger:
             self._charge(uid)
 
     def is_expected(self, uid: str) -> bool:
-        """Whether devices are kept for the pod of a claim, which is charged for them."""
+        """Whether the pod of a claim waits for devices for which the claim is charged."""
         return uid in self._expected
 
     def has_conflict(self, uids: Iterable[str]) -> bool:

@@ -279,6 +279,41 @@ def test_two_pods_do_not_preempt_for_the_room_of_one() -> None:
     assert cluster.schedule("high", claim("c-high"), priority=9) == "n1"
 
 
+def test_two_pods_do_not_wait_for_the_room_of_one() -> None:
+    own = DeviceQuota("q", lambda name, _: name == "default", {}, {DEVICES: Quantity.of(1)})
+    cluster = Cluster(quotas=[own], n1=2)
+    large = claim("c-v", 2, allocation=allocation_on("n1", 0, 1), pods=["v"], namespace="other")
+    cluster.add_claim(large)
+    times = {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 30}
+    cluster.add(pod("v", "c-v", node="n1", namespace="other", **times))
+    assert codes(cluster.prefilter("a", claim("c-a")))[0] == "DevicesBeingReleased"
+    revision = cluster.state.ledger.quotas.revision
+    assert codes(cluster.prefilter("a", claim("c-a")))[0] == "DevicesBeingReleased"
+    assert cluster.state.ledger.quotas.revision == revision  # nobody else has room meanwhile
+    assert codes(cluster.prefilter("b", claim("c-b"))) == ["DeviceQuotaUsedUp"]
+    # Who has another quota waits for the rest.
+    reply = cluster.prefilter("c", claim("c-c", namespace="third"), namespace="third")
+    assert codes(reply)[0] == "DevicesBeingReleased"
+    cluster.delete_claim("c-v")
+    assert codes(cluster.prefilter("b", claim("c-b"))) == ["DeviceQuotaUsedUp"]
+    assert cluster.schedule("a", claim("c-a")) == "n1"
+    assert used(cluster) == ["1/1"]
+
+
+@pytest.mark.parametrize("ending", ["the pod is deleted", "another process decides"])
+def test_the_room_of_a_pod_that_waits_is_given_back(ending: str) -> None:
+    cluster = Cluster(quotas=[limit({DEVICES: "2"})], n1=1)
+    cluster.add_claim(claim("c-v", allocation=allocation_on("n1", 0), pods=["v"]))
+    cluster.add(pod("v", "c-v", node="n1", phase="Failed"))
+    assert codes(cluster.prefilter("a", claim("c-a")))[0] == "DevicesBeingReleased"
+    assert used(cluster) == ["2/2"]
+    if ending == "the pod is deleted":
+        cluster.decisions.end("a")
+    else:
+        cluster.decisions.end_term()
+    assert used(cluster) == ["1/2"]
+
+
 def test_a_pod_that_is_over_quota_when_it_is_reserved_is_told_the_quota() -> None:
     cluster = Cluster(quotas=[limit({DEVICES: "1"})], n1=2)
     for uid in ("a", "b"):
