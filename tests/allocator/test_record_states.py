@@ -19,6 +19,7 @@ from allocator.state.record_states import (
     state_of,
 )
 from allocator.state.records import (
+    Paired,
     Pause,
     PodRequest,
     PodReservation,
@@ -261,12 +262,28 @@ def test_what_the_ledger_keeps_follows_what_a_pod_gets_later() -> None:
     record = Record(UID, "default", kept=waits)
     begun = move(Record(UID), RecordEvent.KEPT, record, now=0.0)
     nothing, own = frozenset[str](), frozenset({"own"})
-    assert begun.effects[1:] == [Keep(()), Expect(nothing, own), LookAgain("kept", 30.0)]
+    assert begun.effects[1:] == [Keep(()), LookAgain("kept", 30.0), Expect(nothing, own)]
     holds = replace(record, kept=replace(waits, held=(hold,)))
     got = move(record, RecordEvent.KEPT_LONGER, holds, now=1.0)
     assert got.effects == [Keep((hold,)), LookAgain("kept", 30.0)]
     ended = move(holds, RecordEvent.NOT_KEPT, replace(holds, kept=None), now=2.0)
-    assert ended.effects[1:] == [Keep(()), Expect(own, nothing), LookAgain("kept", None)]
+    assert ended.effects[1:] == [Keep(()), LookAgain("kept", None), Expect(own, nothing)]
+
+
+def test_the_claims_of_a_pod_that_waits_in_two_ways_are_expected_once() -> None:
+    own, nothing = frozenset({"own"}), frozenset[str]()
+    paired = Record(UID, "default", paired=Paired(0, frozenset({"c"}), (), own))
+    both = replace(paired, kept=replace(KEPT, claims=own))
+    expected = [
+        [each for each in move(before, event, after, now=0.0).effects if isinstance(each, Expect)]
+        for before, event, after in (
+            (Record(UID), RecordEvent.PAIRED, paired),
+            (paired, RecordEvent.KEPT, both),
+            (both, RecordEvent.UNPAIRED, replace(both, paired=None)),
+            (paired, RecordEvent.UNPAIRED, replace(paired, paired=None)),
+        )
+    ]
+    assert expected == [[Expect(nothing, own)], [], [], [Expect(own, nothing)]]
 
 
 def test_a_pod_that_is_answered_again_still_asks_because_something_has_changed() -> None:
