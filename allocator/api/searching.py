@@ -31,7 +31,7 @@ from allocator.decisions.shortlist import (
 from allocator.scheduler.protocol import shorten_message
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.records import key_of
-from allocator.state.releases import Releases
+from allocator.state.releases import Releases, waits_for
 from drawbridge.dra.allocation import Allocation
 from drawbridge.dra.claim import Claim, Template
 from drawbridge.dra.nodes import Node
@@ -145,8 +145,9 @@ def _search_for_pod(state: AllocatorState, pod: Pod) -> PodSearch:
     if shortlist.fitting:
         return PodSearch(fitting=len(shortlist.fitting))
     reasons = shortlist.list_reasons()
-    pairing = Releases(state).pair(search)
-    ordered = (pairing.reason, *reasons) if pairing else reasons
+    paired = Releases(state).pair(search)
+    waits = (waits_for(len(paired.holds), paired.node),) if paired else ()
+    ordered = (*waits, *reasons)
     return replace(_describe_search(ordered), nodes=tuple(_reasons_by_node(search, state)))
 
 

@@ -210,19 +210,19 @@ class DevicePreemption:
             own = self._preemptors.find_for_same_claim(search)
         if own is not None:
             return waits_for(len(own.holds), own.node)
-        pairing = self._releases.pair(search)
-        if pairing is None:
+        paired = self._releases.pair(search)
+        if paired is None:
             return None
         lower = self._preemptors.lower_than(pod.priority)
-        is_nominated = pairing.node == self._state.pods.get(pod.uid).nominated_node
-        if is_nominated or any(not each.pending.isdisjoint(pairing.claims) for each in lower):
+        is_nominated = paired.node == self._state.pods.get(pod.uid).nominated_node
+        if is_nominated or any(not each.pending.isdisjoint(paired.claims) for each in lower):
             # What others were evicted for is kept for this pod now, also if an earlier leader has
             # selected them.
             devices = DeviceVictims(
-                node=pairing.node, claims=tuple(sorted(pairing.claims)), holds=pairing.holds
+                node=paired.node, claims=tuple(sorted(paired.claims)), holds=paired.holds
             )
             self._preemptors.begin(search, devices, now)
-        return pairing.reason
+        return waits_for(len(paired.holds), paired.node)
 
     # --- a pod that asks for victims ---
 

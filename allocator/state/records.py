@@ -157,13 +157,14 @@ class DeviceVictims(msgspec.Struct, frozen=True):
 class Paired(NamedTuple):
     """The claims that are being released, for which a pod was told to wait, and what it gets.
 
-    It gets that for its `own` claims.
+    It gets that on a node for its `own` claims, or those of another pod that it shares one with.
     """
 
     priority: int
     claims: frozenset[str]
     holds: tuple[Hold, ...]
     own: frozenset[str] = frozenset()
+    node: str = ""
 
 
 # --- waiting ---

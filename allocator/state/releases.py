@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from allocator.decisions.shortlist import NodeSearch, find_nodes
+from allocator.decisions.shortlist import NodeSearch, find_nodes, is_open
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.expected import expected_by_others
 from allocator.state.record_states import RecordEvent
@@ -20,7 +20,7 @@ from allocator.state.records import Paired, VictimQuestion
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.dra.inventory import PoolID
 from drawbridge.index import Index
-from drawbridge.ledger.holdings import DeviceID, Hold, read_holds
+from drawbridge.ledger.holdings import DeviceID, read_holds
 from drawbridge.ledger.ledger import ClaimRecord, uid_of
 from drawbridge.ledger.node_fit import make_reason
 from drawbridge.solver.answers import Solution
@@ -36,15 +36,6 @@ class _Releasing(NamedTuple):
     record: ClaimRecord | None
     devices: frozenset[DeviceID]
     nodes: frozenset[str | None]
-
-
-class Pairing(NamedTuple):
-    """The claims that a pod waits for, what it gets then, and the reason to tell it."""
-
-    node: str
-    claims: frozenset[str]
-    holds: tuple[Hold, ...]
-    reason: Reason
 
 
 class Releases:
@@ -88,23 +79,34 @@ class Releases:
     def _all(self) -> list[tuple[str, Paired]]:
         return [(each.uid, each.paired) for each in self._records.having("paired") if each.paired]
 
-    def pair(self, search: NodeSearch) -> Pairing | None:
+    def pair(self, search: NodeSearch) -> Paired | None:
         """Find devices that are being released for a pod.
 
-        No other pod with at least its priority waits for them. Those on its nominated node come
-        first. What the pod waited for before counts no more.
+        No other pod with at least its priority waits for them, unless it is for the same claim.
+        Those on its nominated node come first. What the pod waited for before counts no more.
         """
-        paired, pairing = self._find_pair(search) or (None, None)
-        event = RecordEvent.UNPAIRED if paired is None else RecordEvent.PAIRED
-        self._records.change(search.pod.uid, event, paired=paired)
-        if paired is not None:
-            self.unpair(paired.claims, paired.priority)  # they can wait for the rest, or for others
-        return pairing
-
-    def _find_pair(self, search: NodeSearch) -> tuple[Paired, Pairing] | None:
-        pod_uid, priority = search.pod.uid, search.pod.priority
         self._update()
         self.settle()
+        same = self._find_for_same_claim(search)
+        paired = same or self._find_pair(search)
+        event = RecordEvent.UNPAIRED if paired is None else RecordEvent.PAIRED
+        self._records.change(search.pod.uid, event, paired=paired)
+        if paired is not None and same is None:
+            self.unpair(paired.claims, paired.priority)  # they can wait for the rest, or for others
+        return paired
+
+    def _find_for_same_claim(self, search: NodeSearch) -> Paired | None:
+        """Return what a pod waits for that waited before for a claim which both share."""
+        pod, claims = search.pod, frozenset(map(uid_of, search.unallocated))
+        before = itertools.takewhile(lambda each: each[0] != pod.uid, self._all())
+        for _, paired in before:
+            shares = not paired.own.isdisjoint(claims)
+            if shares and is_open(paired.node, pod, self._state):
+                return paired._replace(priority=pod.priority)
+        return None
+
+    def _find_pair(self, search: NodeSearch) -> Paired | None:
+        pod_uid, priority = search.pod.uid, search.pod.priority
         if not self._known:
             return None
         others = expected_by_others(self._state, (pod_uid,), priority)
@@ -126,9 +128,8 @@ class Releases:
                     return None  # the pod needs no devices
                 claims = self._claims_in_use(fit.solution, releasing)
                 holds = tuple(h for each in fit.solution.allocations for h in read_holds(each))
-                paired = Paired(priority, claims, holds, frozenset(map(uid_of, search.unallocated)))
-                reason = waits_for(len(holds), fit.name)
-                return paired, Pairing(fit.name, claims, holds, reason)
+                own = frozenset(map(uid_of, search.unallocated))
+                return Paired(priority, claims, holds, own, fit.name)
         return None
 
     def _update(self) -> None:

@@ -2,10 +2,12 @@
 
 import pytest
 
-from tests.allocator.clusters import pod
+from drawbridge.dra.nodes import Node
+from tests.allocator.clusters import claim, pod
 from tests.allocator.contests import HIGH, LOW, Contest, shared_device
 from tests.allocator.test_group_victims import preempt, victims_of
 from tests.allocator.test_preemptors import nominate
+from tests.tables import every_row
 
 
 def large_and_small(terminating: str = "") -> Contest:
@@ -102,6 +104,50 @@ def test_a_pod_for_which_a_share_is_kept_while_it_waits_counts_once() -> None:
     contest.evict("large")
     contest.cluster.add(nominate(pod("p0", "of-p0"), "n1"))
     assert [contest.preempt(f"p{number}").waiting for number in range(4)] == [True] * 4
+
+
+@every_row(
+    ("priorities", "cordoned", "woken"),
+    [
+        ((HIGH, HIGH), "", ["one", "two"]),
+        ((HIGH, HIGH - 2), "", ["one", "two"]),
+        ((HIGH - 2, HIGH), "", ["two", "one"]),
+        ((HIGH, HIGH), "n1", None),
+    ],
+)
+def test_a_pod_waits_with_another_one_that_waits_for_a_claim_of_both(
+    priorities: tuple[int, int], cordoned: str, woken: list[str] | None
+) -> None:
+    contest = Contest(n1=1, n2=1)
+    contest.run("terminating", "n1", 0)
+    contest.run("small", "n2", 0)
+    contest.evict("terminating")
+    assert contest.woken() == []
+    preemptible = []
+    for uid, priority in zip(("one", "two"), priorities, strict=True):
+        reply = contest.cluster.prefilter(uid, claim("shared"), priority=priority)
+        contest.waiting.note_answer(uid, [], 0.0)
+        preemptible.append(reply.preemptible)
+        if cordoned:
+            contest.cluster.add(Node(cordoned, {"name": cordoned}, unschedulable=True))
+    assert preemptible == [False, woken is None]
+    if woken is not None:
+        assert contest.victims("other", priority=HIGH - 1) == ["small"]
+        contest.end("terminating")
+        assert contest.woken() == woken
+
+
+def test_who_waited_first_for_a_claim_of_several_pods_looks_for_other_devices() -> None:
+    contest = Contest(n1=1, n2=1)
+    for node in ("n1", "n2"):
+        contest.run(f"on-{node}", node, 0)
+    contest.evict("on-n1")
+    replies = [contest.cluster.prefilter(uid, claim("shared")) for uid in ("one", "two")]
+    contest.evict("on-n2")
+    contest.cluster.add(nominate(pod("one", "shared"), "n2"))
+    replies += [contest.cluster.prefilter(uid, claim("shared")) for uid in ("one", "two")]
+    nodes = [each.message.partition("on a node (")[2][:2] for each in replies]
+    assert nodes == ["n1", "n1", "n2", "n2"]
 
 
 def test_pods_that_wait_for_an_eviction_that_failed_do_not_wait_for_each_other() -> None:
