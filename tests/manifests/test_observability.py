@@ -58,6 +58,7 @@ DCGM = ("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED", "DCGM_FI_PROF_GR_ENGINE_A
 OTHERS = {
     "up": set[str](),
     "process_resident_memory_bytes": set[str](),
+    "process_start_time_seconds": set[str](),
     "kube_pod_resource_request": REQUEST_LABELS,
     "kube_pod_container_resource_requests": REQUEST_LABELS,
     **{name: {"UUID", "gpu", "Hostname"} for name in DCGM},
