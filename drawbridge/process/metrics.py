@@ -422,20 +422,6 @@ def collect_reachability(failures: int, *, reachable: bool) -> Iterator[Metric]:
     )
 
 
-def collect_answer_cache(entries: int, hits: int, misses: int) -> Iterator[Metric]:
-    """Return the number of cached responses, and of lookups that found one or none."""
-    name = "drawbridge_remembered_answers"
-    yield GaugeMetricFamily(name, "Cached responses for equal pods.", entries)
-    lookups = CounterMetricFamily(
-        "drawbridge_remembered_questions",
-        "Lookups in the answer cache, by result.",
-        labels=["result"],
-    )
-    lookups.add_metric(["hit"], hits)
-    lookups.add_metric(["miss"], misses)
-    yield lookups
-
-
 def collect_events(dropped: int) -> Iterator[Metric]:
     """Return the number of findings without an event."""
     yield CounterMetricFamily(

@@ -7,6 +7,7 @@ from drawbridge.process.conflict_metrics import collect_conflicts
 from drawbridge.process.quota_metrics import collect_quotas
 from drawbridge.process.stuck_metrics import collect_stuck
 from drawbridge.process.usage_metrics import Usage, UsageCollector
+from webhook.server.process import collect_answer_cache
 
 
 class _Idle:
@@ -25,7 +26,7 @@ def idle_collectors() -> tuple[Collector, ...]:
             metrics.ReadCollector,
             (
                 metrics.collect_caches,
-                lambda: metrics.collect_answer_cache(0, 0, 0),
+                lambda: collect_answer_cache(0, 0, 0),
                 lambda: metrics.collect_readiness(ready=True),
                 lambda: metrics.collect_reachability(0, reachable=True),
                 lambda: metrics.collect_events(0),

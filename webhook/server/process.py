@@ -2,10 +2,12 @@
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final, Protocol
+
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from certs.serving import list_metrics, make_certificate
 from drawbridge.brief import BriefRuns
@@ -64,6 +66,20 @@ def list_endpoints(
     }
 
 
+def collect_answer_cache(entries: int, hits: int, misses: int) -> Iterator[Metric]:
+    """Return the number of cached responses, and of lookups that found one or none."""
+    name = "drawbridge_remembered_answers"
+    yield GaugeMetricFamily(name, "Cached responses for equal pods.", entries)
+    lookups = CounterMetricFamily(
+        "drawbridge_remembered_questions",
+        "Lookups in the answer cache, by result.",
+        labels=["result"],
+    )
+    lookups.add_metric(["hit"], hits)
+    lookups.add_metric(["miss"], misses)
+    yield lookups
+
+
 def _count(state: TemplateState) -> None:
     label = state.value if isinstance(state, TemplateStatus) else "refused"
     metrics.TEMPLATES.labels(label).inc()
@@ -102,7 +118,7 @@ async def _serve(options: ReviewOptions, process: StartedProcess) -> None:
             webhook.cluster.queues.by_resource,
             process.settings.caches,
         ),
-        lambda: metrics.collect_answer_cache(
+        lambda: collect_answer_cache(
             len(webhook.answers), webhook.answers.hits, webhook.answers.misses
         ),
     )
