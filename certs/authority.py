@@ -22,6 +22,11 @@ class Certificate(msgspec.Struct, frozen=True):
     not_after: float
 
     @property
+    def life(self) -> float:
+        """How long an authority is used: the second half of its validity."""
+        return (self.not_after - self.not_before) / 2
+
+    @property
     def fingerprint(self) -> str:
         """The start of the SHA-256 of its PEM form, to name it in messages."""
         return hashlib.sha256(self.pem.encode()).hexdigest()[:16]
@@ -88,10 +93,14 @@ def create_authority(now: float, life: float) -> Authority:
     return Authority(describe_certificate(certificate), encode_key(key))
 
 
+def find_rotation(certificate: Certificate) -> float:
+    """Return when two thirds of its life are over."""
+    return certificate.not_after - certificate.life / 3
+
+
 def is_due(certificate: Certificate, now: float) -> bool:
-    """Whether two thirds of its life are over; the life is the second half of its validity."""
-    life = (certificate.not_after - certificate.not_before) / 2
-    return now >= certificate.not_after - life / 3
+    """Whether the rotation is due."""
+    return now >= find_rotation(certificate)
 
 
 def is_named_as_ours(certificate: Certificate) -> bool:

@@ -11,7 +11,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from certs.authority import Authority, describe_certificate, encode_key, usage_of_key
+from certs.authority import (
+    Authority,
+    describe_certificate,
+    encode_key,
+    read_certificates,
+    usage_of_key,
+)
 
 _NAME: Final = "drawbridge"
 # In seconds.
@@ -94,8 +100,9 @@ def read_leaf(certificate: bytes, key: bytes, issuer: bytes) -> Leaf:
 
 
 def find_renewal(leaf: Leaf, life: float) -> float:
-    """Return when a leaf with this life is due."""
-    return leaf.not_after - life * _DUE
+    """Return when a leaf with this life is due. Its authority can have a shorter one."""
+    (issuer,) = read_certificates(leaf.issuer.encode())
+    return leaf.not_after - min(life, issuer.life) * _DUE
 
 
 def needs_new_leaf(leaf: Leaf | None, authority: Authority, now: float, life: float) -> bool:

@@ -11,7 +11,7 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from certs.issuing import read_leaf_secret
-from certs.leaf import Leaf, find_renewal, names_of_service, needs_new_leaf, sign_leaf
+from certs.leaf import LEAF_LIFE, Leaf, find_renewal, names_of_service, needs_new_leaf, sign_leaf
 from certs.watched_secret import WatchedAuthorities, WatchedSecret
 from drawbridge.cluster.session import Session
 from drawbridge.names import ALLOCATOR_SECRET
@@ -94,6 +94,7 @@ class StoredCertificate:
         self._client_ca = b""
         self._failure = ""
         self.leaf: Leaf | None = None
+        self._life = LEAF_LIFE
         self._wake_up = asyncio.Event()
         secret.subscribe(self._wake_up.set)
 
@@ -140,7 +141,7 @@ class StoredCertificate:
             if leaf is None or (leaf, client_ca) == (self.leaf, self._client_ca):
                 return False
             with _open_in_memory(leaf.certificate + leaf.key) as path:
-                self._served.use(path, path, client_ca)
+                self._served.use(path, path, client_ca, due=find_renewal(leaf, self._life))
         except (ssl.SSLError, OSError, ValueError) as error:
             # Report each reason once. The next attempt follows within a minute.
             reason = describe_error(error)

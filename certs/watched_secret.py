@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from certs.authority import NONE, Authorities
+from certs.authority import NONE, Authorities, find_rotation
 from certs.rotation import combine
 from certs.secret import SecretReading, SecretState, read_secret
 from drawbridge.cluster.cache import Cache
@@ -88,6 +88,7 @@ class WatchedAuthorities(WatchedSecret):
     def _set_metrics(self) -> None:
         signer = self.remembered.current
         metrics.AUTHORITY.set(signer.certificate.not_after if signer else 0)
+        metrics.AUTHORITY_ROTATION.set(find_rotation(signer.certificate) if signer else 0)
         metrics.AUTHORITY_SECRET_VALID.set(self.reading.state is SecretState.VALID)
 
 

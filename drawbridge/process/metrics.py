@@ -98,6 +98,11 @@ CERTIFICATE: Final = Gauge(
     "Unix time at which the serving certificate expires.",
     registry=SERVING,
 )
+CERTIFICATE_RENEWAL: Final = Gauge(
+    "drawbridge_certificate_renewal_seconds",
+    "Unix time at which the renewal of the serving certificate is due.",
+    registry=SERVING,
+)
 CERTIFICATE_READS: Final = UnlockedCounter(
     "drawbridge_certificate_reads",
     "Reads of the serving certificate, by result.",
@@ -108,6 +113,11 @@ CERTIFICATE_READS: Final = UnlockedCounter(
 AUTHORITY: Final = Gauge(
     "drawbridge_ca_expiry_seconds",
     "Unix time at which the CA that signs serving certificates expires.",
+    registry=AUTHORITIES,
+)
+AUTHORITY_ROTATION: Final = Gauge(
+    "drawbridge_ca_rotation_seconds",
+    "Unix time at which the rotation of the CA is due.",
     registry=AUTHORITIES,
 )
 AUTHORITY_SECRET_VALID: Final = Gauge(

@@ -23,6 +23,8 @@ from drawbridge.process.logs import log_event
 
 _LOG: Final = logging.getLogger("drawbridge.process.tls")
 POLL_INTERVAL: Final = 5.0  # seconds; the kubelet updates a mounted Secret about once a minute
+# At least so long before the end of its validity, or a third of it, others renew a certificate.
+_RENEWED_BEFORE: Final = 2 * 86_400.0  # seconds
 NO_CERTIFICATE: Final = "no serving certificate yet"
 
 
@@ -74,19 +76,23 @@ class ServingContext:
         """Read the certificates that clients are verified with; raises OSError."""
         return Path(self.client_ca).read_bytes() if self.client_ca else b""
 
-    def use(self, certificate: str, key: str, client_ca: bytes = b"") -> float:
+    def use(
+        self, certificate: str, key: str, client_ca: bytes = b"", *, due: float | None = None
+    ) -> float:
         """Serve the pair in these files from now on, and return when it expires.
 
-        An unusable pair raises SSLError, OSError or ValueError, and changes nothing.
+        Its renewal is due at `due`; None if only its validity is known. An unusable pair raises
+        SSLError, OSError or ValueError, and changes nothing.
         """
         fresh = _create_context()
         fresh.load_cert_chain(certificate, key, password=_no_password)
-        expires = _handshake_expiry(fresh)
+        expires, usual = read_times(_handshake(fresh))
         if self.client_ca:
             fresh.load_verify_locations(cadata=client_ca.decode("ascii"))
             fresh.verify_mode = self._verify
         self._newest, self.expires = fresh, expires
         metrics.CERTIFICATE.set(expires)
+        metrics.CERTIFICATE_RENEWAL.set(usual if due is None else due)
         metrics.CERTIFICATE_READS.add("success")
         log_event(_LOG, logging.INFO, "certificate in use", expires=format_time(expires))
         return expires
@@ -203,8 +209,8 @@ def format_time(instant: float) -> str:
     return datetime.fromtimestamp(instant, UTC).isoformat(timespec="seconds")[:19] + "Z"
 
 
-def _handshake_expiry(serving: ssl.SSLContext) -> float:
-    """Verify the pair by a handshake in memory, and return when the certificate expires."""
+def _handshake(serving: ssl.SSLContext) -> bytes:
+    """Verify the pair by a handshake in memory, and return the certificate in DER form."""
     trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     trusting.check_hostname = False
     trusting.verify_mode = ssl.CERT_NONE  # only the clients decide whom they trust
@@ -216,12 +222,15 @@ def _handshake_expiry(serving: ssl.SSLContext) -> float:
             side.do_handshake()
         except ssl.SSLWantReadError:
             continue
-    return read_expiry(client.getpeercert(binary_form=True) or b"")
+    return client.getpeercert(binary_form=True) or b""
 
 
-def read_expiry(certificate: bytes) -> float:
-    """Return the end of the validity of a DER certificate, in Unix time; raises ValueError."""
-    return x509.load_der_x509_certificate(certificate).not_valid_after_utc.timestamp()
+def read_times(certificate: bytes) -> tuple[float, float]:
+    """Return when a DER certificate expires and when it is usually renewed; raises ValueError."""
+    read = x509.load_der_x509_certificate(certificate)
+    expires = read.not_valid_after_utc.timestamp()
+    third = (expires - read.not_valid_before_utc.timestamp()) / 3
+    return expires, expires - min(third, _RENEWED_BEFORE)
 
 
 _DER = serialization.Encoding.DER

@@ -12,17 +12,18 @@ from aiohttp import web
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from certs.authority import NONE, Authorities, Authority, create_authority
+from certs.authority import NONE, Authorities, Authority, create_authority, find_rotation
 from certs.issuing import compose_leaf_secret
 from certs.leaf import find_renewal, names_of_service, needs_new_leaf, sign_leaf
 from certs.secret import SecretReading, compose_secret, read_secret
 from certs.serving import SignedCertificate, StoredCertificate
 from drawbridge.cluster.server_clock import ServerClock
 from drawbridge.names import ALLOCATOR_SECRET
+from drawbridge.process import metrics
 from drawbridge.process.addresses import Address
 from drawbridge.process.listener import TLSListener
 from drawbridge.process.tls import ServingCertificate
-from tests.certs.samples import DAY, START, authorities, authority
+from tests.certs.samples import DAY, LIFE, START, authorities, authority
 from tests.process import http_client
 from tests.process.http_client import request
 from tests.process.key_pairs import KeyPair, create_pair, write_pair
@@ -178,6 +179,8 @@ def test_the_ca_that_is_remembered_signs_again_after_the_secret_is_lost() -> Non
     assert first is not None
     secret.value = None
     secret.time = find_renewal(first, DAY)
+    due = metrics.SERVING.get_sample_value("drawbridge_certificate_renewal_seconds")
+    assert due == secret.time
     assert signed.refresh()
     assert signed.leaf is not None
     assert signed.leaf.not_after > first.not_after
@@ -257,6 +260,11 @@ def test_a_leaf_is_renewed_after_two_thirds_or_with_another_ca(
 def test_a_leaf_that_lives_as_long_as_its_ca_is_not_signed_again_and_again() -> None:
     leaf = sign_leaf(authority("a"), NAMES, START + 89 * DAY, 7 * DAY)
     assert not needs_new_leaf(leaf, authority("a"), START + 89.9 * DAY, 7 * DAY)
+
+
+def test_a_leaf_is_due_with_its_ca_if_that_has_a_shorter_life() -> None:
+    leaf = sign_leaf(authority("a"), NAMES, START, 2 * LIFE)
+    assert find_renewal(leaf, 2 * LIFE) == find_rotation(authority("a").certificate)
 
 
 # --- client certificates --------------------------------------------------------------------------

@@ -13,7 +13,8 @@ from certs.watched_secret import WatchedAuthorities
 from drawbridge.cluster.credentials import Credentials
 from drawbridge.cluster.session import Session
 from drawbridge.names import CA_SECRET
-from tests.certs.samples import START, authorities
+from drawbridge.process import metrics
+from tests.certs.samples import LIFE, START, authorities
 from tests.cluster.fake.api import FakeApi
 
 OWN = "drawbridge-system"
@@ -53,6 +54,8 @@ def test_an_older_event_does_not_hide_what_was_written_and_a_deletion_does(tmp_p
             assert secret.reading.state is SecretState.ABSENT
             api.put(build(["a"]))
             await until(lambda: secret.remembered == authorities(["a"]))
+            due = metrics.AUTHORITIES.get_sample_value("drawbridge_ca_rotation_seconds")
+            assert due == START + LIFE * 2 / 3
             seen: list[object] = []
             secret.subscribe(lambda: seen.append(secret.reading.stored))
             newer = build(["a", "b"], "999999999")

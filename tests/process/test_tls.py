@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from drawbridge.process import metrics
-from drawbridge.process.tls import ServingCertificate, read_expiry
+from drawbridge.process.tls import ServingCertificate, read_times
 from tests.process import http_client
 from tests.process.http_client import request, review
 from tests.process.key_pairs import (
@@ -200,16 +200,25 @@ def test_an_encrypted_key_is_rejected_without_a_password_prompt(
 
 
 @pytest.mark.parametrize(
-    "end",
-    [NOW + DAY, NOW.replace(year=2049), NOW.replace(year=2050, month=1, day=1), NOW - 30 * DAY],
+    ("end", "hours"),
+    [
+        (NOW + DAY, 16),  # a third of two days
+        (NOW.replace(year=2049), 48),
+        (NOW.replace(year=2050, month=1, day=1), 48),
+        (NOW - 30 * DAY, 8),
+    ],
 )
-def test_the_end_of_validity_is_read_and_exported(end: dt.datetime, tmp_path: Path) -> None:
+def test_the_end_of_validity_is_read_and_exported_and_when_it_is_usually_renewed(
+    end: dt.datetime, hours: int, tmp_path: Path
+) -> None:
     pair = create_pair(end)
     certificate = ServingCertificate(*write_pair(tmp_path, pair))
     assert certificate.refresh()
-    assert certificate.expires == pair.end.timestamp() == read_expiry(der(pair))
+    assert certificate.expires == pair.end.timestamp() == read_times(der(pair))[0]
     shown = metrics.SERVING.get_sample_value("drawbridge_certificate_expiry_seconds")
     assert shown == pair.end.timestamp()
+    due = metrics.SERVING.get_sample_value("drawbridge_certificate_renewal_seconds")
+    assert due == pair.end.timestamp() - hours * 3600
     assert ("expired" in certificate.find_problem()) == (pair.end < NOW)
 
 
@@ -217,7 +226,7 @@ def test_the_end_of_validity_is_read_and_exported(end: dt.datetime, tmp_path: Pa
 def test_a_truncated_certificate_raises_a_value_error(size: int) -> None:
     cut = der(PAIR)[:size]
     try:
-        read_expiry(cut)
+        read_times(cut)
     except ValueError:
         return
 
