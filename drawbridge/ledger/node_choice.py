@@ -284,9 +284,10 @@ class NodeChoice:
             else:
                 self._look_at(of_driver, name, view, amounts)
         is_complete = not of_driver.pending and not of_driver.large
-        if of_driver.strategy is None or (is_complete and not of_driver.is_complete):
-            self._use_strategy(of_driver)
+        is_first = is_complete and not of_driver.is_complete
         of_driver.is_complete |= is_complete
+        if of_driver.strategy is None or is_first:
+            self._use_strategy(of_driver)  # other kinds have all nodes looked at again
 
     def _look_at(self, of_driver: DriverNodes, name: str, view: View, amounts: NodeAmounts) -> None:
         before = of_driver.static.get(name)

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
-from drawbridge.choice.amounts import WHOLE, AskedOthers, OtherDevices, Task
-from drawbridge.choice.typical import typical_tasks
+from drawbridge.choice.amounts import WHOLE, AskedOthers, OtherDevices, Shape, Task
+from drawbridge.choice.catalog import ChosenStrategy, make_strategy
+from drawbridge.choice.strategy import ChoiceStrategy
+from drawbridge.choice.typical import TypicalTasks, typical_tasks
 from drawbridge.dra.allocation import AllocatedDevices, Allocation, AllocationResult
 from drawbridge.dra.nodes import Node
 from drawbridge.ledger.cards import driver_of, find_cards, kind_of, near_attribute
@@ -218,3 +220,22 @@ def test_a_node_whose_nics_change_is_judged_again() -> None:
     cluster.add_claim(_held("n2-2", "n2", 2, "750"))
     # The GPU beside what is left of the NIC is of no use to others.
     assert _schedule(cluster, "second", "250") == ("n2", {"gpu-3", "nic-1"})
+
+
+def test_a_strategy_knows_the_nodes_with_the_kinds_that_became_typical(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    labels: list[set[str]] = []
+
+    def make(
+        chosen: ChosenStrategy, shapes: Mapping[Shape, int], typical: TypicalTasks
+    ) -> ChoiceStrategy:
+        labels.append({shape.label for shape in shapes})
+        return make_strategy(chosen, shapes, typical)
+
+    monkeypatch.setattr("drawbridge.ledger.node_choice.make_strategy", make)
+    cluster = _cluster("usable", "n1", "n2")
+    cluster.add_claim(_held("n1-0", "n1", 0, "500"))
+    assert _schedule(cluster, "pod", "500")[0] == "n1"
+    assert len(labels[-1]) == 1
+    assert all("bandwidth" in label for label in labels[-1])
