@@ -60,9 +60,13 @@ class Machine:
         self._ends: dict[str, tuple[asyncio.TimerHandle, Callable[[], None]]] = {}
 
     def register(self) -> None:
-        """Create the node, and publish its devices."""
+        """Create the node, and publish its devices.
+
+        A kubelet changes neither labels nor taints of a node that a restore has brought back.
+        """
         self.is_there = True
-        self._server.put(make_node(self.name, is_owned=self.is_owned))
+        if self._server.store.find(_NODE, "", self.name) is None:
+            self._server.put(make_node(self.name, is_owned=self.is_owned))
         self._for("start", READY_SECONDS, lambda: self._remove_taint(NOT_READY))
         self._show_plugin()
         self.publish()
