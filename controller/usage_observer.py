@@ -24,10 +24,12 @@ from drawbridge.finding import Finding
 from drawbridge.report.stuck.objects import HangingPod
 from drawbridge.usage.accounts import UNKNOWN, Account, UsedAmount
 from drawbridge.usage.claims import ClaimHolding, measure_part, to_fraction
-from drawbridge.usage.meter import Charges, HeldClaim, Meter, correct_sums, sum_claims
+from drawbridge.usage.meter import HeldClaim, Meter, correct_sums, sum_claims
 
 # Pods that were scheduled before their claim was seen, and pods that were looked up.
 MAX_POD_OWNERS: Final = 20_000
+# Devices of claims whose capacities are kept while no slice has them.
+MAX_DEVICES: Final = 20_000
 # So many pods wait at least before those to which nothing is charged are forgotten.
 MOST_WAITING: Final = 1_000
 CHECK_SECONDS: Final = 5.0
@@ -36,6 +38,9 @@ DELAY: Final = 3
 # So many former meters are kept, and for so many seconds: a book has what they observed by then.
 _MOST_FORMER: Final = 2
 _FORMER_SECONDS: Final = 900
+# After so many seconds between two responses, a list ends what is observed. An API server that lets
+# each watch fail at once would else leave nothing.
+_SHORT_BREAK: Final = 10
 _CLAIMS_PER_STEP: Final = 100
 _POD: Final = "Pod"
 # Begins an owner that is not known yet; the uid of the pod follows.
@@ -95,6 +100,9 @@ class UsageObserver:
         self._now, self._is_synced = now, is_synced
         self._owners: BoundedCache[str, str] = BoundedCache(MAX_POD_OWNERS)
         self._published = PublishedSlices()
+        self._capacities: BoundedCache[tuple[str, str, str], Mapping[str, Fraction]] = BoundedCache(
+            MAX_DEVICES
+        )
         # What changes while the sums are made; nothing is noted at other times.
         self._begins = False
         self._changed: set[PodKey] = set()
@@ -125,12 +133,14 @@ class UsageObserver:
             now = self.now()
             self.former = [each for each in self.former if now - each.end < _FORMER_SECONDS]
             follows = self._is_synced() and self._claims.fresh
-            # A list tells nothing of what came and went before it.
+            # A list tells nothing of what came and went since the response before it.
             is_listed_again = self._claims.listed != self._listed
-            if self.is_observing and (is_listed_again or not follows):
+            was_silent = is_listed_again and now - self._answered > _SHORT_BREAK
+            self._listed = self._claims.listed
+            if self.is_observing and (was_silent or not follows):
                 self._end_meter()
             if follows and not self.is_observing:
-                self._begins, self._listed = True, self._claims.listed
+                self._begins = True
                 try:
                     await self._begin()
                 finally:
@@ -231,12 +241,7 @@ class UsageObserver:
         if before is not None and (after is None or after.uid != before.uid):
             self.meter.change(before.uid, None, now)
         if after is not None:
-            is_same = before is not None and (before.uid, before.value.parts) == (
-                after.uid,
-                after.value.parts,
-            )
-            earlier = self.meter.charges_of(after.uid) if is_same else ()
-            self.meter.change(after.uid, self._held_by(after.value, earlier), now)
+            self.meter.change(after.uid, self._held_by(after.value), now)
 
     def _note(self, changed: set[PodKey], *versions: WatchedObject[Any] | None) -> None:
         if self._begins:
@@ -275,20 +280,12 @@ class UsageObserver:
 
     # --- claims --------------------------------------------------------------------------------
 
-    def _held_by(self, use: ClaimHolding, earlier: Charges = ()) -> HeldClaim:
-        """Return what a claim holds; `earlier` are the charges of the same devices before.
-
-        A device that no slice describes at the moment, such as while its driver restarts, is still
-        what it was.
-        """
+    def _held_by(self, use: ClaimHolding) -> HeldClaim:
         owner = self.find_owner(use) if use.parts else ""
-        charges = [
+        charges = (
             (Account(use.namespace, part.class_name, owner), measure_part(part, self.find_capacity))
             for part in use.parts
-        ]
-        for i, (part, (_, amount)) in enumerate(zip(use.parts, earlier, strict=False)):
-            if self.find_capacity(part.driver, part.pool, part.device) is None:
-                charges[i] = charges[i][0], amount
+        )
         return HeldClaim(tuple(charges), use.allocated, use.created)
 
     def holdings(self) -> Iterator[ClaimHolding]:
@@ -320,11 +317,15 @@ class UsageObserver:
         return find_published_device(pool_id, self._published.of_pool(pool_id).values(), name)
 
     def find_capacity(self, driver: str, pool: str, name: str) -> Mapping[str, Fraction] | None:
-        """Return the capacities of a device; None if no slice has it."""
-        published = self.find_device(driver, pool, name)
-        if published is None:
-            return None
-        return {key: to_fraction(each.value) for key, each in published[1].capacity.items()}
+        """Return the capacities of a device; None if no slice has described it.
+
+        A device that no slice has now, such as while its driver restarts, is what it was.
+        """
+        key, published = (driver, pool, name), self.find_device(driver, pool, name)
+        if published is not None:
+            capacity = published[1].capacity.items()
+            self._capacities.put(key, {name: to_fraction(each.value) for name, each in capacity})
+        return self._capacities.get(key)
 
     # --- owners --------------------------------------------------------------------------------
 

@@ -125,11 +125,6 @@ class Meter:
         self._changes.clear()
         self._of_namespace.clear()
 
-    def charges_of(self, uid: str) -> Charges:
-        """Return what a claim holds since its last change."""
-        held = self._held.get(uid)
-        return held.charges if held is not None else ()
-
     def change(self, uid: str, held: HeldClaim | None, now: int) -> None:
         """Note what a claim holds from now on, or since the time of its allocation."""
         before, after = self._held.get(uid), held if held and held.charges else None

@@ -69,7 +69,16 @@ def test_what_was_observed_before_a_watch_breaks_is_in_the_book(
     assert used[TEAM, "ResourceClaim/kept"].devices == cluster.time - 3 - NOW
 
 
-def test_a_list_of_claims_ends_what_was_observed_although_no_check_found_a_failure() -> None:
+@every_row(
+    ("pages", "expected"),
+    [
+        (6, []),
+        (20, [(41, 65)]),
+    ],
+)
+def test_a_list_after_a_silence_ends_what_was_observed_although_no_check_found_a_failure(
+    pages: int, expected: list[tuple[int, int]]
+) -> None:
     cluster = Cluster()
     controller = Controller(cluster)
     cluster.claim("kept", "gpu-2", allocated=NOW)
@@ -79,12 +88,12 @@ def test_a_list_of_claims_ends_what_was_observed_although_no_check_found_a_failu
     run_job(cluster, "job", 30)
     wait(cluster, controller, 14)
     cluster.claims.lists_begun += 1  # the pages arrive one by one
-    wait(cluster, controller, 6)
+    wait(cluster, controller, pages)
     cluster.claims.listed += 1
     wait(cluster, controller, 20)
     cluster.time += 200
     controller.write()
-    assert [tuple(at - began for at in gap) for gap in cluster.books()[0].gaps] == [(41, 51)]
+    assert [tuple(at - began for at in gap) for gap in cluster.books()[0].gaps] == expected
     used = cluster.used()
     assert used[JOB].devices == 60
     assert used[TEAM, "ResourceClaim/kept"].devices == cluster.time - 3 - NOW
