@@ -97,6 +97,46 @@ _TLS_VOLUME: Final = """\
   secret:
     secretName: drawbridge-webhook-tls
 {{- end }}"""
+# What the API server calls can be in the network of the node: the ports there, other ones for each
+# part, so that both can be on one node.
+_NODE_PORTS: Final = {
+    "webhook": {"admission": 19443, "health": 18081, "metrics": 18080},
+    "judge": {"admission": 19444, "health": 18083, "metrics": 18082},
+}
+_HOST_NETWORK: Final = """\
+{{{{- if {value}.hostNetwork }}}}
+hostNetwork: true
+dnsPolicy: ClusterFirstWithHostNet
+{{{{- end }}}}"""
+_HOST_IP: Final = """\
+{{{{- if and {value}.hostNetwork (eq {value}.metricsAddress "node") }}}}
+env:
+  - name: HOST_IP
+    valueFrom:
+      fieldRef:
+        fieldPath: status.hostIP
+{{{{- end }}}}"""
+_PROBED: Final = """\
+{{{{- if {value}.hostNetwork }}}}
+host: 127.0.0.1
+{{{{- end }}}}"""
+_LISTEN: Final = """\
+{{{{- if or {value}.hostNetwork {value}.ports.{name} }}}}
+- {option}={host}:{{{{ {port} }}}}
+{{{{- end }}}}"""
+# No NetworkPolicy has an effect in the network of the node. The kubelet probes on loopback.
+_LISTENERS: Final = {
+    "admission": ("--listen", ""),
+    "health": ("--health", "{{{{ if {value}.hostNetwork }}}}127.0.0.1{{{{ end }}}}"),
+    "metrics": (
+        "--metrics",
+        (
+            "{{{{ if {value}.hostNetwork }}}}"
+            '{{{{ ternary "[$(HOST_IP)]" "127.0.0.1" (eq {value}.metricsAddress "node") }}}}'
+            "{{{{ end }}}}"
+        ),
+    ),
+}
 _CONFIGURATION: Final = """\
 config.yaml: |
   apiVersion: drawbridge.dev/v1alpha1
@@ -174,8 +214,34 @@ def _edit_deployment(source: JSON, holders: Placeholders) -> None:
         _edit_scheduler(pod, value, holders)
         return
     (container,) = pod["containers"]
+    if name in _NODE_PORTS:
+        _edit_network(source["spec"], value, _NODE_PORTS[name], holders)
     _edit_container(container, value, holders)
     _edit_tls(name, pod, container, holders)
+
+
+def _edit_network(spec: JSON, value: str, ports: dict[str, int], holders: Placeholders) -> None:
+    """Let the values choose the ports and the network of what the API server calls."""
+    pod = spec["template"]["spec"]
+    (container,) = pod["containers"]
+    pod[holders.lines(_HOST_NETWORK.format(value=value))] = None
+    container[holders.lines(_HOST_IP.format(value=value))] = None
+    for port in container["ports"]:
+        name = port["name"]
+        inside = f"ternary {ports[name]} {port['containerPort']} {value}.hostNetwork"
+        expression = f"{value}.ports.{name} | default ({inside})"
+        port["containerPort"] = holders.inline(expression)
+        option, host = _LISTENERS[name]
+        listen = _LISTEN.format(
+            value=value, name=name, option=option, host=host.format(value=value), port=expression
+        )
+        container["args"].append(holders.lines(listen))
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        container[probe]["httpGet"][holders.lines(_PROBED.format(value=value))] = None
+    # Two replicas cannot share a node and its ports: a rollout ends one before it begins another.
+    rolling = spec["strategy"]["rollingUpdate"]
+    for field, number in (("maxUnavailable", 1), ("maxSurge", 0)):
+        rolling[field] = holders.inline(f"ternary {number} {rolling[field]} {value}.hostNetwork")
 
 
 def _edit_scheduler(pod: JSON, value: str, holders: Placeholders) -> None:

@@ -1,16 +1,14 @@
 """docs/installing.md names values, components and labels that exist, in five commands."""
 
-import argparse
 import re
 import shlex
 from pathlib import Path
 
 import pytest
 
-from cli.serve import arguments
 from tests.manifests import rendering
 from tests.manifests.rendering import CHART, MANIFESTS, ROOT, Json
-from tests.tables import read_yaml
+from tests.tables import read_yaml, read_yaml_documents
 
 PAGE = (ROOT / "docs" / "installing.md").read_text("utf-8")
 VALUES: Json = read_yaml((CHART / "values.yaml").read_text("utf-8"))
@@ -94,23 +92,29 @@ def test_labels_are_removed_before_the_webhooks_and_the_webhooks_before_the_proc
     assert order == sorted(order)
 
 
-def test_the_patches_move_the_webhook_to_the_network_of_the_node(tmp_path: Path) -> None:
-    match = re.search(r"under `patches:`\n(  - target: .*?)```", PAGE, re.DOTALL)
-    assert match is not None
-    folder = rendering.write_kustomization(tmp_path, {"patches": read_yaml(match[1])})
-    objects = rendering.index(rendering.render_kustomization(folder))
-    deployment = objects["Deployment", rendering.NAMESPACE, "drawbridge-webhook"]
-    pod = deployment["spec"]["template"]["spec"]
-    (container,) = pod["containers"]
-    ports = {each["name"]: each["containerPort"] for each in container["ports"]}
-    assert pod["hostNetwork"] is True
-    parser = argparse.ArgumentParser()
-    arguments(parser)
-    options = parser.parse_args(["webhook", *container["args"]])
-    assert ports == {
-        "admission": options.listen.port,
-        "health": options.health.port,
-        "metrics": options.metrics.port,
-    }
-    labels = objects["Namespace", "", rendering.NAMESPACE]["metadata"]["labels"]
-    assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
+def test_the_commands_for_the_network_of_the_nodes_move_both_parts(tmp_path: Path) -> None:
+    block = re.search(
+        r"^### The network of the nodes\n.*?```console cluster\n(.*?)```",
+        PAGE,
+        re.DOTALL | re.MULTILINE,
+    )
+    assert block is not None
+    label, upgrade, _ = (shlex.split(line.removeprefix("$ ")) for line in block[1].splitlines())
+    assert label[:4] == ["kubectl", "label", "namespace", rendering.NAMESPACE]
+    key, _, level = label[4].partition("=")
+    flags = ["--reset-then-reuse-values", "--set"]
+    assert upgrade[:2] == ["helm", "upgrade"]
+    assert upgrade[6:8] == flags
+    words = ["drawbridge", str(CHART), *upgrade[4:6], *upgrade[7:], "--set=judge.enabled=true"]
+    text = rendering.run("helm", "template", *words)
+    # The component sets the label, too.
+    components = {"components": ["judge", "host-network"]}
+    folder = rendering.write_kustomization(tmp_path, components)
+    of_overlay = rendering.render_kustomization(folder)
+    for objects in ([each for each in read_yaml_documents(text) if each], of_overlay):
+        by_key = rendering.index(objects)
+        for part in ("webhook", "judge"):
+            pod = by_key["Deployment", rendering.NAMESPACE, f"drawbridge-{part}"]["spec"]
+            assert pod["template"]["spec"]["hostNetwork"] is True
+    labels = rendering.index(of_overlay)["Namespace", "", rendering.NAMESPACE]["metadata"]["labels"]
+    assert (labels[key], level) == ("privileged", "privileged")

@@ -91,6 +91,7 @@ def test_each_port_serves_only_its_own_paths(lines: io.StringIO) -> None:
     ("text", "read_"),
     [
         ("10.0.0.1:9443", ("10.0.0.1", 9443)),
+        ("[10.0.0.1]:9443", ("10.0.0.1", 9443)),  # of the chart, which does not know the family
         ("127.0.0.1:0", ("127.0.0.1", 0)),
         (":8080", ("", 8080)),
         ("[::1]:8081", ("::1", 8081)),
