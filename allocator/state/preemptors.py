@@ -240,6 +240,7 @@ class Preemptors:
             else:
                 part = keep_counters(preemptor.uid, device, consumed, left)
                 held += [part] if part.marked_draw else []
+                held += self._close_shared(device, pending)
                 use = updated_use(use, {part.device: DeviceSums((part,))})
             view = replace_uses(view, {device.pool: use})
         kept = msgspec.structs.replace(preemptor, held=tuple(held))
@@ -259,6 +260,16 @@ class Preemptors:
         consumed = consumed_counters(published)
         left = self._state.planner.counters_left(node, device.pool, view) if consumed else {}
         return consumed, left
+
+    def _close_shared(self, device: DeviceID, pending: Iterable[Hold]) -> list[Hold]:
+        """Return what keeps others from more shares of devices that another one takes the place of.
+
+        The counters of such a device are consumed until its last share is released.
+        """
+        hardware = self.hardware_of([device])
+        shared = {hold.device_id for hold in pending if hold.shared}
+        closed = [each for each in shared if not hardware.isdisjoint(self.hardware_of([each]))]
+        return [Hold(each.pool, each.name) for each in sorted(closed)]
 
     def _expected_by_others(self, preemptor: Preemptor) -> Iterator[Hold]:
         """Yield what others that wait for the same claims do not have yet."""

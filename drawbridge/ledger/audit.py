@@ -171,7 +171,10 @@ def _check_view(view: View, expected: Mapping[DeviceID, object]) -> Iterator[Fin
 
 def _check_exclusive(ledger: Ledger, device: DeviceID, holders: _Holders) -> Iterator[Finding]:
     held = [each for several in holders.values() for each in several]
-    if len(held) > 1 and not all(each.shared for each in held):
+    of_claims = [h for uid, several in holders.items() if uid not in ledger.kept for h in several]
+    # What is kept can also close a device to more shares.
+    only_shares = all(each.shared for each in of_claims or held)
+    if len(held) > 1 and not only_shares:
         message = f"held by {name_claims(ledger, holders)}"
         yield codes.DEVICE_HELD_TWICE.at("", message, object=_device_name(device))
 

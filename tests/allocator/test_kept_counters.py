@@ -8,12 +8,13 @@ from tests.allocator.contests import HIGH, LOW, Contest
 _SELECTOR = 'device.attributes["gpu.example.com"].size == "{}"'
 
 
-def _gpu(total: int = 4) -> Contest:
+def _gpu(total: int = 4, **halves: Any) -> Contest:  # noqa: ANN401  # fields of a device
     """Return a node with a GPU: device `gpu-0` consumes 4 of it, three others 2."""
     contest = Contest(n1=0)
     pool = {"name": "n1", "generation": 2, "resourceSliceCount": 2}
     counters = {"name": "gpu", "counters": {"memory": {"value": f"{total}"}}}
-    devices = [_device(0, "whole", 4), *(_device(number, "half", 2) for number in (1, 2, 3))]
+    parts = ({**_device(number, "half", 2), **halves} for number in (1, 2, 3))
+    devices = [_device(0, "whole", 4), *parts]
     for name, content in (("c", {"sharedCounters": [counters]}), ("d", {"devices": devices})):
         spec = {"driver": DRIVER, "nodeName": "n1", "pool": pool, **content}
         contest.cluster.add(as_slice({"metadata": {"name": name}, "spec": spec}))
@@ -127,3 +128,17 @@ def test_the_counters_of_one_victim_are_enough_for_several_pods() -> None:
     for uid in ("second", "first"):
         assert _ask(contest, uid, "half", HIGH) == ["n1"]
         _run(contest, uid)
+
+
+def test_nobody_gets_a_share_of_a_half_while_its_last_one_makes_way_for_the_whole() -> None:
+    memory = {"memory": {"value": "4Gi", "requestPolicy": {"default": "1Gi"}}}
+    contest = _gpu(allowMultipleAllocations=True, capacity=memory)
+    for uid in ("victim-0", "victim-1"):
+        assert _ask(contest, uid, "half", LOW) == ["n1"]
+        _run(contest, uid)
+    assert sorted(_preempt(contest, "high", "whole")) == ["victim-0", "victim-1"]
+    contest.end("victim-0")
+    assert _ask(contest, "low", "half", LOW) == []
+    contest.end("victim-1")
+    assert _ask(contest, "low", "half", LOW) == []
+    assert _ask(contest, "high", "whole", HIGH) == ["n1"]
