@@ -355,6 +355,13 @@ def is_gathering(world: "World") -> bool:
     return any(each._gathering for each in interrupted)  # noqa: SLF001
 
 
+def is_evicting(world: "World") -> bool:
+    """Whether devices are kept for a pod whose victims are still there."""
+    pods = {pod["metadata"]["uid"] for pod in world.all("pods")}
+    records = (r for each in _list_deciding(world) for r in each.state.records.having("kept"))
+    return any(each.kept and not pods.isdisjoint(each.kept.victims) for each in records)
+
+
 def is_pausing(world: "World", left: str) -> bool:
     """Whether what is left is a pod that can evict others, and one pauses after vain questions."""
     now = asyncio.get_running_loop().time()
