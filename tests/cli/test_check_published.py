@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from drawbridge.judge.slices import expressions
 from tests.cli.running import command, read_findings
 from tests.tables import every_row
 
@@ -46,6 +47,13 @@ def check(*arguments: str, stdin: str | bytes = b"") -> tuple[int, str]:
 def findings(*arguments: str, stdin: str | bytes = b"") -> tuple[int, list[dict[str, Any]]]:
     code, out = check(*arguments, "-o", "json", stdin=stdin)
     return code, read_findings(out)
+
+
+def test_slices_that_no_expression_reads_are_checked_without_their_views(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(expressions, "device_variables")
+    assert check("-f", "-", stdin=CLEAN)[0] == 0
 
 
 @pytest.mark.parametrize(

@@ -100,13 +100,13 @@ def _extra_slashes(published: Mapping[str, object], about: str, path: str) -> It
 
 def check_standard_names(slices: Iterable[Slice]) -> Iterator[Finding]:
     """Report attributes that nearly have the name of a standard one, on their first device."""
-    reported = set(_EXAMPLES)
+    seen = set(_EXAMPLES)
     for slice_ in slices:
         for i, device in enumerate(slice_.devices):
-            for name in device.attributes.keys() - reported:
+            for name in device.attributes.keys() - seen:
+                seen.add(name)
                 if not name.startswith(_STANDARD_DOMAIN):
                     continue
-                reported.add(name)
                 # The domain alone would make all names alike.
                 own = name.removeprefix(_STANDARD_DOMAIN)
                 standard_names = [each.removeprefix(_STANDARD_DOMAIN) for each in _EXAMPLES]

@@ -1,6 +1,6 @@
 """Finds devices that several drivers publish, which the scheduler takes for several devices."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from drawbridge.dra.attributes import PCI_BUS_ID
@@ -19,10 +19,10 @@ _Place = tuple[str, str, str]
 def find_published_twice(slices: Sequence[Slice]) -> Iterator[Finding]:
     """Report devices of several drivers, in what no other slice replaces."""
     pools = current_pools(group_by_pool(latest_slices(slices)))
-    return check_published_twice(each for members in pools.values() for each in members)
+    return check_published_twice([each for members in pools.values() for each in members])
 
 
-def check_published_twice(slices: Iterable[Slice]) -> Iterator[Finding]:
+def check_published_twice(slices: Sequence[Slice]) -> Iterator[Finding]:
     """Report devices with one UUID or PCI address on one node; one finding for these drivers."""
     places: dict[tuple[str, str], dict[str, _Place]] = {}
     for node, identity, place in _list_identities(slices):
@@ -42,11 +42,18 @@ def check_published_twice(slices: Iterable[Slice]) -> Iterator[Finding]:
         yield codes.DEVICE_PUBLISHED_TWICE.at(path, message, object=f"{KIND}/{about}")
 
 
-def _list_identities(slices: Iterable[Slice]) -> Iterator[tuple[str, str, _Place]]:
+def _list_identities(slices: Sequence[Slice]) -> Iterator[tuple[str, str, _Place]]:
+    drivers: dict[str, set[str]] = {}
+    for slice_ in slices:
+        for name in {slice_.node_name or each.node_name or "" for each in slice_.devices}:
+            drivers.setdefault(name, set()).add(slice_.driver)
     for slice_ in slices:
         for i, device in enumerate(slice_.devices):
-            node = slice_.node_name or device.node_name
-            for name, value in device.attributes.items() if node else ():
+            node = slice_.node_name or device.node_name or ""
+            # One driver alone cannot be the second, and its identities are many.
+            if not node or len(drivers[node]) < 2:
+                continue
+            for name, value in device.attributes.items():
                 if value.string and (name == PCI_BUS_ID or name.rpartition("/")[2] == "uuid"):
                     path = f"spec.devices[{i}].attributes[{name}]"
-                    yield node or "", value.string, (slice_.driver, slice_.name, path)
+                    yield node, value.string, (slice_.driver, slice_.name, path)
