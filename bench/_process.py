@@ -1,15 +1,51 @@
-"""What processes have used, by their PID, and the trees whose processes take turns."""
+"""What processes use, by their PID or until they end, and the trees whose processes take turns."""
 
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 # With the variable BASELINE, the path of another checkout, its processes run in turns with ours.
 BASELINE: Final = Path(os.environ["BASELINE"]).resolve() if "BASELINE" in os.environ else None
 TREES: Final[Mapping[str, Path]] = {"ours": ROOT} | ({"baseline": BASELINE} if BASELINE else {})
+# Starts a command, and writes what it used. Linux counts the largest memory of who starts a process
+# as that of the process, so it has to be small.
+_STARTER: Final = """
+import os, sys
+started = os.fork()
+if not started:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    os.execv(sys.argv[1], sys.argv[1:])
+_, status, used = os.wait4(started, 0)
+exit = os.waitstatus_to_exitcode(status)
+print(exit, used.ru_utime + used.ru_stime, used.ru_maxrss >> 10, file=sys.stderr)
+"""
+
+
+class Spent(NamedTuple):
+    """What a command printed, and what it used: CPU seconds and the largest resident memory."""
+
+    exit_code: int
+    seconds: float
+    mebibytes: int
+    printed: bytes
+
+
+def run_python(words: list[str], folder: Path, environment: Mapping[str, str]) -> Spent:
+    """Run Python to its end."""
+    done = subprocess.run(  # noqa: S603  # our own interpreter
+        [sys.executable, "-ISc", _STARTER, sys.executable, *words],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        check=True,
+    )
+    code, seconds, mebibytes = done.stderr.split()
+    return Spent(int(code), float(seconds), int(mebibytes), done.stdout)
 
 
 def cpu_seconds(pid: int) -> float:

@@ -16,17 +16,16 @@ well. Modules are compiled first.
 import contextlib
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import yaml
 
 from bench import _audited_cluster, _crowded_cluster
-from bench._process import ROOT, TREES
+from bench._process import ROOT, TREES, Spent, run_python
 from bench._scale import scaled
 from bench._slices import SLICES, document
 
@@ -43,31 +42,15 @@ SHORT: Final = (
 DEPLOYMENTS, NODES, NAMESPACES = scaled(2_000, 40), scaled(500, 20), 40
 MANIFESTS, CLUSTER, TRANSLATED = "manifests", "cluster.yaml", "translated.yaml"
 AUDITED, CROWDED, FILE = "audited", "crowded", "slices.json"
-READS: Final = f"import json; json.loads(open({FILE!r}, 'rb').read())"
+# Prints the same as the command that it is compared with.
+LOOKED: Final = f"looked at {SLICES:,} ResourceSlices: no findings"
+READS: Final = f"""
+import json
+read = json.loads(open({FILE!r}, 'rb').read())
+print(f"looked at {{len(read['items']):,}} ResourceSlices: no findings")
+"""
 FINDINGS: Final = 1  # the exit code of a command that has errors to show
 REPORT: Final = ("translate", "-f", MANIFESTS, "-o", "report")
-# With the goal in seconds.
-LONG: Final = {
-    REPORT: 8.0,
-    (*REPORT, "--cluster", CLUSTER): 8.0,
-    ("simulate", "-f", TRANSLATED, "--cluster", CLUSTER): 20.0,
-    ("check", "-f", CLUSTER): 5.0,
-    ("audit", "--cluster", AUDITED, "-o", "json"): 20.0,
-    ("audit", "--cluster", CROWDED, "-o", "json"): 20.0,
-}
-# By the input.
-CHECKS: Final[Mapping[str, Callable[[bytes], None]]] = {
-    AUDITED: _audited_cluster.check,
-    CROWDED: _crowded_cluster.check,
-}
-
-
-class Spent(NamedTuple):
-    """The CPU seconds of a command, its largest resident memory, and what it printed."""
-
-    seconds: float
-    mebibytes: int
-    printed: bytes
 
 
 class Runner:
@@ -84,19 +67,8 @@ class Runner:
 
     def python(self, *words: str) -> Spent | None:
         """Run Python."""
-        with subprocess.Popen(  # noqa: S603  # our own interpreter
-            [sys.executable, *words],
-            cwd=self._folder,
-            env=self._environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        ) as running:
-            printed = running.stdout.read() if running.stdout else b""
-            _, status, used = os.wait4(running.pid, 0)
-            running.returncode = os.waitstatus_to_exitcode(status)
-        if running.returncode not in (0, FINDINGS):
-            return None
-        return Spent(used.ru_utime + used.ru_stime, used.ru_maxrss >> 10, printed)
+        spent = run_python([*words], self._folder, self._environment)
+        return spent if spent.exit_code in (0, FINDINGS) else None
 
     def best(self, *words: str) -> float | None:
         """Return the CPU seconds of the best round, after one that compiles the modules."""
@@ -167,6 +139,40 @@ def pod_template(value: Any) -> Any:  # noqa: ANN401  # a pod or a workload
     return pod and {"metadata": pod.get("metadata", {}), "spec": pod["spec"]}
 
 
+class Goal(NamedTuple):
+    """The CPU seconds of a command, and what fails unless its output is that of the whole work."""
+
+    seconds: float
+    check: Callable[[bytes], None]
+
+
+def _has(wanted: str) -> Callable[[bytes], None]:
+    """Return a check that the output has a text."""
+
+    def check(printed: bytes) -> None:
+        if wanted.encode() not in printed:
+            raise SystemExit(f"not in the output: {wanted}: {printed[-300:]!r}")
+
+    return check
+
+
+def _check_slices(printed: bytes) -> None:
+    slices = sum(each["kind"] == "ResourceSlice" for each in make_cluster())
+    _has(f"looked at {slices:,} ResourceSlices, ")(printed)
+
+
+LONG: Final[Mapping[tuple[str, ...], Goal]] = {
+    REPORT: Goal(8.0, _has(f"\n{DEPLOYMENTS:,} workloads: ")),
+    (*REPORT, "--cluster", CLUSTER): Goal(8.0, _has(f"\n{DEPLOYMENTS:,} workloads: ")),
+    ("simulate", "-f", TRANSLATED, "--cluster", CLUSTER): Goal(
+        20.0, _has(f" of {DEPLOYMENTS:,} pods are placed.")
+    ),
+    ("check", "-f", CLUSTER): Goal(5.0, _check_slices),
+    ("audit", "--cluster", AUDITED, "-o", "json"): Goal(20.0, _audited_cluster.check),
+    ("audit", "--cluster", CROWDED, "-o", "json"): Goal(20.0, _crowded_cluster.check),
+}
+
+
 def write_yaml(objects: Iterable[Any]) -> str:
     """Return objects as a stream of documents."""
     text: str = yaml.dump_all(objects, Dumper=yaml.CSafeDumper, sort_keys=False)
@@ -222,12 +228,10 @@ def run_long() -> None:
         write_input(folder, runners["ours"])
         for words, goal in LONG.items():
             spent = {name: each.run(*words) for name, each in runners.items()}
-            ours = spent["ours"]
-            if ours is not None:
-                for audited in CHECKS.keys() & {*words}:
-                    CHECKS[audited](ours.printed)
+            if ours := spent["ours"]:
+                goal.check(ours.printed)
             lines, size = (ours.printed.count(b"\n"), ours.mebibytes) if ours else (0, 0)
-            row = f"goal {goal:.0f} s  {lines:6,} lines  {size:4} MiB"
+            row = f"goal {goal.seconds:.0f} s  {lines:6,} lines  {size:4} MiB"
             _show(words, {name: each and each.seconds for name, each in spent.items()}, row)
 
 
@@ -235,21 +239,28 @@ def run_slices() -> None:
     """Print a row for the program that only reads, and for the command of each tree."""
     with _runners() as (folder, runners):
         (folder / FILE).write_bytes(document(SLICES))
-        seconds: dict[str, list[float]] = {"json.loads": [], **{name: [] for name in runners}}
+        programs: dict[str, Callable[[], Spent | None]] = {
+            "json.loads": partial(runners["ours"].python, "-c", READS)
+        }
+        for name, runner in runners.items():
+            programs[name] = partial(runner.run, "check", "-f", FILE)
+        rounds = {name: list[Spent]() for name in programs}
         for _ in range(1 + ROUNDS):  # the first one compiles the modules
-            read = runners["ours"].python("-c", READS)
-            seconds["json.loads"].append(read.seconds if read else 0)
-            for name, runner in runners.items():
-                spent = runner.run("check", "-f", FILE)
-                if spent is None or b"no findings" not in spent.printed:
+            for name, program in programs.items():
+                spent = program()
+                if spent is None or LOOKED.encode() not in spent.printed:
                     raise SystemExit(f"{name} of the slices: {spent}")
-                seconds[name].append(spent.seconds)
+                rounds[name].append(spent)
     print(f"{SLICES:,} slices, {ROUNDS} rounds in turns")
-    for name, all_rounds in seconds.items():
-        taken, reading = all_rounds[1:], seconds["json.loads"][1:]
+    reading = [each.seconds for each in rounds["json.loads"][1:]]
+    for name, all_rounds in rounds.items():
+        taken = [each.seconds for each in all_rounds[1:]]
         ratios = [one / other for one, other in zip(taken, reading, strict=True)]
-        between = f"{min(ratios):.1f} to {max(ratios):.1f}"
-        print(f"{name:12} {statistics.median(taken):6.2f} s of CPU, {between} of json.loads")
+        size = max(each.mebibytes for each in all_rounds)
+        print(
+            f"{name:12} {statistics.median(taken):6.2f} s of CPU, {size:4} MiB,"
+            f" {min(ratios):.1f} to {max(ratios):.1f} of json.loads"
+        )
 
 
 PARTS: Final[Mapping[str, Callable[[], None]]] = {
