@@ -38,8 +38,13 @@ async def _measure(delays: list[_Delay]) -> AsyncIterator[None]:
         task.cancel()
 
 
-async def measure_loop(title: str, work: Callable[[], Awaitable[object]]) -> None:
-    """Print how long the work takes, and for how long it holds the event loop."""
+async def measure_loop(
+    title: str, work: Callable[[], Awaitable[object]], done: Callable[[], object], wanted: object
+) -> None:
+    """Print how long the work takes, and for how long it holds the event loop.
+
+    Ends the process unless what is done afterwards is what was wanted: a time of nothing is none.
+    """
     delays: list[_Delay] = []
     gc.collect()  # what was built for the row
     async with _measure(delays):
@@ -48,4 +53,6 @@ async def measure_loop(title: str, work: Callable[[], Awaitable[object]]) -> Non
         seconds = time.perf_counter() - started
     late = max((each.seconds for each in delays), default=seconds) * 1000
     cpu = max((each.cpu for each in delays), default=seconds) * 1000
+    if (what := done()) != wanted:
+        raise SystemExit(f"{title}: {what!r:.300} instead of {wanted!r:.300}")
     print(f"{title:44} {seconds:8.2f} s   loop held at most {late:6.1f} ms, CPU {cpu:6.1f} ms")
