@@ -95,17 +95,17 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     live = options.context is not None and not options.cluster
     configuration, findings = read_effective_configuration(options, streams, asks_cluster=live)
     if configuration is None:
-        return output.print_unreadable(findings, _form(options), streams)
+        return output.print_unreadable(findings, options, streams)
     report = output.progress_writer(options, streams)
     try:
         read = read_audited(options, streams, configuration.scope, report)
     except ClusterReadError as error:
         report("")
-        return output.print_unreadable([*findings, error.located], _form(options), streams)
+        return output.print_unreadable([*findings, error.located], options, streams)
     enabled = choose_gates(options, read.version)
     if not isinstance(enabled, Gates):
         report("")
-        return output.print_unreadable(enabled, _form(options), streams)
+        return output.print_unreadable(enabled, options, streams)
     with cut_after(_SECONDS_OF_A_POD) as brief:
         given = AuditInput(read, configuration, enabled, report, brief)
         audit = audit_cluster(options, given)
@@ -117,11 +117,6 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     )
     _print(audit, shown, options, streams)
     return exit_code(shown)
-
-
-def _form(options: argparse.Namespace) -> str:
-    """Return the form of findings in place of an audit."""
-    return "text" if options.output in _WRITERS else options.output
 
 
 class AuditInput(NamedTuple):

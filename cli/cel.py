@@ -57,8 +57,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     files = _read_files(options.cluster, streams)
     enabled = choose_gates(options, files.version if files else gates.NEWEST)
     if not isinstance(enabled, gates.Gates):
-        output.print_findings(enabled, streams.err)
-        return BAD
+        return output.print_unreadable(enabled, options, streams)
     if options.batch is not None:
         return run_batch(options, enabled, streams)
     return run_expression(options, enabled, files, streams)

@@ -10,7 +10,6 @@ import argparse
 from cli.input.configuration_file import read_configuration_file
 from cli.input.effective_configuration import read_effective_configuration
 from cli.input.facts_file import choose_gates, read_facts
-from cli.input.live_cluster import ClusterReadError
 from cli.terminal import output
 from cli.terminal.cluster_options import LIVE, VERSION, add_shared_options
 from cli.terminal.exit_codes import BAD, DONE, exit_code
@@ -28,8 +27,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     printing = commands.add_parser("print", help=text, description=text, allow_abbrev=False)
     add_shared_options(printing, "--config")
     output.add_format_option(printing, "yaml", "json")
-    # Errors are text, unless a format is asked for.
-    printing.set_defaults(output=None)
     text = "print the JSON Schema of the configuration"
     commands.add_parser("schema", help=text, description=text, allow_abbrev=False)
     text = "print the facts about a cluster that decide translations"
@@ -37,6 +34,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_shared_options(facts, "--cluster", *LIVE, "--facts", "--config", *VERSION)
     output.add_detail_options(facts)
     output.add_format_option(facts, "yaml", "json")
+    for each in (printing, facts):
+        # Errors are text, unless a format is asked for.
+        each.set_defaults(output=None)
 
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
@@ -56,7 +56,7 @@ def _print(options: argparse.Namespace, streams: Streams) -> int:
             configuration_to_plain(configuration), options.output or "yaml", streams.out
         )
         return DONE
-    return output.print_unreadable(configuration, options.output or "text", streams)
+    return output.print_unreadable(configuration, options, streams)
 
 
 def _print_facts(options: argparse.Namespace, streams: Streams) -> int:
@@ -69,20 +69,17 @@ def _print_facts(options: argparse.Namespace, streams: Streams) -> int:
     live = not options.cluster or options.context is not None
     configuration, before = read_effective_configuration(options, streams, asks_cluster=live)
     if configuration is None:
-        return output.print_unreadable(before, "text", streams)
-    try:
-        files, version = read_objects(options, streams)
-    except ClusterReadError as error:
-        return output.print_unreadable((error.located,), "text", streams)
+        return output.print_unreadable(before, options, streams)
+    files, version = read_objects(options, streams)
     enabled = choose_gates(options, version)
     if isinstance(enabled, tuple):
-        return output.print_unreadable(enabled, "text", streams)
+        return output.print_unreadable(enabled, options, streams)
     gathered = gather_facts(facts_input(files), configuration, enabled)
     findings = (*before, *files.findings, *files.located(gathered.findings))
     facts = read_facts(options.facts, streams, gathered.facts) if options.facts else gathered.facts
     if isinstance(facts, tuple):
-        return output.print_unreadable((*findings, *facts), "text", streams)
-    output.print_value(serialized.facts_to_plain(facts), options.output, streams.out)
+        return output.print_unreadable((*findings, *facts), options, streams)
+    output.print_value(serialized.facts_to_plain(facts), options.output or "yaml", streams.out)
     shown = output.select_findings(findings, quiet=options.quiet, verbose=options.verbose)
     output.print_findings(shown, streams.err)
     return exit_code(findings)

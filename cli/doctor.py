@@ -13,7 +13,6 @@ from cli.comparison.clusters import add_clusters_option, names_several, print_co
 from cli.diagnosis.line import DoctorLine, Status
 from cli.input import live_cluster
 from cli.input.effective_configuration import EffectiveConfiguration, read_effective_configuration
-from cli.input.live_cluster import ClusterReadError
 from cli.terminal import output
 from cli.terminal.cluster_options import LIVE, add_shared_options
 from cli.terminal.exit_codes import BAD, DONE, NOTICE
@@ -50,11 +49,8 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         return NOTICE if any(each.stuck for each in rows) else DONE
     effective = read_effective_configuration(options, streams, asks_cluster=True)
     if effective.configuration is None and options.config is not None:
-        return output.print_unreadable(effective.findings, options.output, streams)
-    try:
-        lines = _check(options, effective)
-    except ClusterReadError as error:
-        return output.print_unreadable([error.located], options.output, streams)
+        return output.print_unreadable(effective.findings, options, streams)
+    lines = _check(options, effective)
     if options.output == "text":
         _print_text(lines, streams)
     else:

@@ -104,7 +104,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     # Where the cluster is asked, the simulation of a pod reads the configuration of the cluster.
     configuration, unread = read_effective_configuration(options, streams, asks_cluster=False)
     if configuration is None:
-        return output.print_unreadable([*unread], options.output, streams)
+        return output.print_unreadable([*unread], options, streams)
     if (devices := parse_devices(options.pod)) is not None:
         return explain_devices(devices, options, streams)
     if node := parse_node(options.pod):
@@ -113,7 +113,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         objects = read_subject(options, streams, findings)
     except ClusterReadError as error:
         findings.append(error.located)
-        return output.print_unreadable(findings, options.output, streams)
+        return output.print_unreadable(findings, options, streams)
     mode, told_of_label = _decide_mode(objects.namespace, configuration.scope)
     findings += map(LocatedFinding, told_of_label)
     done = _explain(replace(objects, mode=mode), configuration)
@@ -189,7 +189,7 @@ def _explain_node(
     try:
         objects = read_held(options, node, streams, findings)
     except ClusterReadError as error:
-        return output.print_unreadable([*findings, error.located], options.output, streams)
+        return output.print_unreadable([*findings, error.located], options, streams)
     held = [each for each in find_holders(objects.held) if each.node == node]
     labels = as_mapping(get_value(objects.node, ("metadata", "labels")))
     ownership = decide_node(owned_pools(configuration), {k: f"{v}" for k, v in labels.items()})

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from cli import INTERRUPTED
 from cli.commands import COMMANDS, parser_for
 from cli.former_commands import FORMER, renew
+from cli.terminal.command_error import CommandError
 from cli.terminal.command_parser import UsageError
 from cli.terminal.exit_codes import BAD, DONE, NOTICE, ExitCodes
 from cli.terminal.streams import Streams, process_streams
@@ -84,10 +85,13 @@ def _run(options: argparse.Namespace, streams: Streams) -> int:
         from cli.input.files import refuse_readers  # noqa: PLC0415  # for wrong usage only
         from cli.terminal import output  # noqa: PLC0415
 
-        form = getattr(options, "output", "text")
-        form = form if form in ("json", "yaml") else "text"
-        return output.print_unreadable([refuse_readers(readers)], form, streams)
-    return int(options.run(options, streams))
+        return output.print_unreadable([refuse_readers(readers)], options, streams)
+    try:
+        return int(options.run(options, streams))
+    except CommandError as error:
+        from cli.terminal import output  # noqa: PLC0415  # the command has loaded it
+
+        return output.print_unreadable(error.findings, options, streams)
 
 
 def _names_input(value: object) -> bool:

@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cli.input import codes, live_cluster
-from cli.input.live_cluster import ClusterReadError
 from cli.terminal import output
 from cli.terminal.cluster_options import LIVE, add_shared_options
 from cli.terminal.exit_codes import BAD, DONE
@@ -69,10 +68,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         switched = await switch_webhooks(session, off=True)
         return await _with_waiting_pods(session, switched, recreate=options.recreate)
 
-    try:
-        switched = live_cluster.run_with_session(options, switch)
-    except ClusterReadError as error:
-        return output.print_unreadable([error.located], "text", streams)
+    switched = live_cluster.run_with_session(options, switch)
     return print_switched(switched, _describe(switched), streams)
 
 

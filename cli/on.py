@@ -6,9 +6,7 @@ Each namespace is handled as its label says. Repeating the command is harmless.
 import argparse
 
 from cli.input import live_cluster
-from cli.input.live_cluster import ClusterReadError
 from cli.off import describe_namespaces, print_switched, switch_webhooks
-from cli.terminal import output
 from cli.terminal.cluster_options import LIVE, add_shared_options
 from cli.terminal.exit_codes import BAD, DONE
 from cli.terminal.streams import Streams
@@ -26,10 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
     """Switch on, and say which namespaces are handled."""
-    try:
-        switched = live_cluster.run_with_session(
-            options, lambda session: switch_webhooks(session, off=False)
-        )
-    except ClusterReadError as error:
-        return output.print_unreadable([error.located], "text", streams)
+    switched = live_cluster.run_with_session(
+        options, lambda session: switch_webhooks(session, off=False)
+    )
     return print_switched(switched, describe_namespaces(switched), streams)

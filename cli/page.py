@@ -13,7 +13,6 @@ from cli.input import live_cluster
 from cli.input.effective_configuration import read_effective_configuration
 from cli.input.facts_file import choose_gates
 from cli.input.files import INPUT, read_values
-from cli.input.live_cluster import ClusterReadError
 from cli.terminal import output
 from cli.terminal.cluster_options import LIVE, VERSION, add_shared_options
 from cli.terminal.exit_codes import BAD, DONE
@@ -75,18 +74,15 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         options.context = ""
     configuration, findings = read_effective_configuration(options, streams, asks_cluster=is_live)
     if configuration is None:
-        return output.print_unreadable(findings, "text", streams)
+        return output.print_unreadable(findings, options, streams)
     output.print_findings(findings, streams.err)
-    try:
-        if not is_live:
-            return _serve_files(options, streams, configuration)
+    if not is_live:
+        return _serve_files(options, streams, configuration)
 
-        async def serve(session: "Session") -> int:
-            return await _serve_live(session, options, streams, configuration)
+    async def serve(session: "Session") -> int:
+        return await _serve_live(session, options, streams, configuration)
 
-        return live_cluster.run_with_session(options, serve)
-    except ClusterReadError as error:
-        return output.print_unreadable([error.located], "text", streams)
+    return live_cluster.run_with_session(options, serve)
 
 
 def _serve_files(
@@ -106,13 +102,13 @@ def _serve_files(
     for value in read_values(options.cluster, streams.stdin, findings):
         objects.add(value)
     if has_errors(findings):
-        return output.print_unreadable(findings, "text", streams)
+        return output.print_unreadable(findings, options, streams)
     output.print_findings(findings, streams.err)
     read = objects.as_page_objects()
     version = gates.version_of_kubelets(each.kubelet for each in read.nodes)
     enabled = choose_gates(options, version)
     if not isinstance(enabled, gates.Gates):
-        return output.print_unreadable(enabled, "text", streams)
+        return output.print_unreadable(enabled, options, streams)
     snapshots, rules = Snapshots(), PageRules(enabled, device_quotas(configuration))
     publish_files(objects, rules, snapshots)
     audit = AuditPage(options, streams, configuration, lambda: options.only)
@@ -132,7 +128,7 @@ async def _serve_live(
 
     enabled = choose_gates(options, await session.version())
     if not isinstance(enabled, gates.Gates):
-        return output.print_unreadable(enabled, "text", streams)
+        return output.print_unreadable(enabled, options, streams)
     source = f"context {options.context}" if options.context else "the cluster"
     watches = PageWatches(session, make_decoders(configuration.scope), options.only)
     snapshots = Snapshots()

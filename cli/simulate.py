@@ -103,7 +103,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     if has_errors(told):
         # Placements in a cluster without the change would pass for an answer.
         errors = output.select_findings(inputs.findings, quiet=True)
-        return output.print_unreadable(errors, options.output, streams)
+        return output.print_unreadable(errors, options, streams)
     if options.allocator_url:
         return run_by_allocator(options, inputs, streams)
     not_asked = ""
@@ -158,7 +158,6 @@ def _place_here(
         *report_unpublished(result.placements),
     )
     if options.output != "text":
-        # The data has no place for findings about the input.
         output.print_findings(result.findings, streams.err)
         written = {
             name_of(claim): (claim.status.allocation, inputs.details.allocations[name_of(claim)])
@@ -173,6 +172,7 @@ def _place_here(
             data = {**data, "fewestPods": changes.fewest_as_data(fewest)}
         if not_asked:
             data = {**data, "allocatorNotAsked": not_asked}
+        data |= output.findings_as_data(result.findings)
         output.print_value(data, options.output, streams.out)
     else:
         output.print_findings(result.findings, streams.out, color=streams.color)

@@ -14,7 +14,6 @@ from cli.checking.wrong_pods import find_wrong_fields
 from cli.input import codes
 from cli.input.facts_file import choose_gates
 from cli.input.files import INPUT_NAME, read_sources
-from cli.input.live_cluster import ClusterReadError
 from cli.terminal import output
 from cli.terminal.cluster_options import LIVE, VERSION, add_manifests_option, add_shared_options
 from cli.terminal.exit_codes import BAD, DONE, NOTICE, exit_code
@@ -75,10 +74,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
     """Print the translation."""
-    try:
-        sources = [*_read_sources(options, streams)]
-    except ClusterReadError as error:
-        return output.print_unreadable((error.located,), "text", streams)
+    sources = [*_read_sources(options, streams)]
     if not sources:
         text = "pass manifests with -f, or a cluster with --context and no -f"
         streams.err.write(f"drawbridge translate: error: {text}\n")
@@ -87,8 +83,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     context = inputs.context
     if context is None:
         # Manifests that are printed without their translation reach `kubectl apply`.
-        form = "json" if options.output == "json" else "text"
-        return output.print_unreadable(inputs.findings, form, streams)
+        return output.print_unreadable(inputs.findings, options, streams)
     short = Original.SHORT if options.short_original else Original.FULL
     original = Original.NONE if options.no_original else short
     context = replace(context, original=original, readable_names=options.readable_names)

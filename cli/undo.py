@@ -9,8 +9,6 @@ import io
 from collections.abc import Iterator, Mapping
 
 from cli.input.files import read_sources
-from cli.input.live_cluster import ClusterReadError
-from cli.terminal import output
 from cli.terminal.cluster_options import LIVE, add_manifests_option, add_shared_options
 from cli.terminal.exit_codes import BAD, DONE, NOTICE, exit_code
 from cli.terminal.output import print_value, with_progress
@@ -52,11 +50,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
     """Print the original manifests."""
-    try:
-        sources = list(_read_sources(options, streams))
-    except ClusterReadError as error:
-        output.print_findings((error.located,), streams.err)
-        return BAD
+    sources = list(_read_sources(options, streams))
     if not sources:
         text = "pass manifests with -f, or a cluster with --context"
         streams.err.write(f"drawbridge undo: error: {text}\n")

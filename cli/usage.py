@@ -100,13 +100,13 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         objects = _read_objects(options, streams, findings)
         books = _read_books(objects, findings)
     except ClusterReadError as error:
-        return output.print_unreadable([*findings, error.located], options.output, streams)
+        return output.print_unreadable([*findings, error.located], options, streams)
     since = options.first_day or format_day(books[-1][0].day - _DEFAULT_DAYS + 1)
     selected = [each for each in books if format_day(each[0].day) >= since]
     findings += _find_missing(selected, options.first_day)
     output.print_findings(findings, streams.err)
     if options.changes:
-        print_changes([config_map for _, config_map in selected], options, streams)
+        print_changes([config_map for _, config_map in selected], options, findings, streams)
         return DONE
     summary = summarize([book for book, _ in selected], options.by, namespace=options.only)
     if options.output == "text":
@@ -115,7 +115,8 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     elif options.output == "csv":
         unfolded(streams.out).write(_format_csv(summary, options.by))
     else:
-        output.print_value(_to_json(summary), options.output, streams.out)
+        data = _to_json(summary) | output.findings_as_data(findings)
+        output.print_value(data, options.output, streams.out)
     return DONE
 
 
@@ -248,7 +249,10 @@ def _to_json(summary: UsageSummary) -> dict[str, object]:
 
 
 def print_changes(
-    config_maps: Sequence[Mapping[str, Value]], options: argparse.Namespace, streams: Streams
+    config_maps: Sequence[Mapping[str, Value]],
+    options: argparse.Namespace,
+    findings: Sequence[LocatedFinding],
+    streams: Streams,
 ) -> None:
     """Print which pods were translated in the days of the books."""
     read = map(read_changes, config_maps)
@@ -259,7 +263,8 @@ def print_changes(
     ]
     if options.output != "text":
         data = [{**change._asdict(), "pods": number} for change, number in changes]
-        output.print_value({"changes": data}, options.output, streams.out)
+        shown: dict[str, object] = {"changes": data, **output.findings_as_data(findings)}
+        output.print_value(shown, options.output, streams.out)
         return
     rows = [(e.namespace, e.owner, f"{number:,}", e.claims) for e, number in changes]
     table = align_columns([("NAMESPACE", "OWNER", "PODS", "CLAIMS OF EACH"), *rows])

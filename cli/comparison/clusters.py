@@ -80,17 +80,15 @@ def names_several(options: argparse.Namespace) -> bool:
 def print_comparison(
     options: argparse.Namespace, streams: Streams
 ) -> tuple[ClusterRow, ...] | None:
-    """Print a row of each cluster, the worst first, and return them; None for bad input."""
+    """Print a row of each cluster, the worst first, and return them; None for bad input.
+
+    Raises ClusterReadError if there is no dump.
+    """
     if unused := list(_find_unused(options)):
         text = f"a comparison of clusters cannot use {', '.join(unused)}"
         streams.err.write(f"drawbridge: error: {text}\n")
         return None
-    try:
-        rows = rank_clusters(_read_rows(options, streams))
-    except ClusterReadError as error:
-        form = options.output if options.output in _DATA else "text"
-        output.print_unreadable([error.located], form, streams)
-        return None
+    rows = rank_clusters(_read_rows(options, streams))
     if options.output in _DATA:
         data = {"clusters": [msgspec.to_builtins(each) for each in rows]}
         output.print_value(data, options.output, streams.out)

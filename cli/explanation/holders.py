@@ -54,7 +54,7 @@ def explain_devices(named: DevicesAsked, options: argparse.Namespace, streams: S
         objects = read_held(options, named.node, streams, findings)
         held = _select(objects, *named)
     except ClusterReadError as error:
-        return output.print_unreadable([*findings, error.located], options.output, streams)
+        return output.print_unreadable([*findings, error.located], options, streams)
     output.print_findings(findings, streams.err)
     stuck = select_stuck(objects.stuck, held)
     if options.output != "text":

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from cli.input import codes
+from cli.terminal.command_error import CommandError
 from drawbridge.api_error import ApiError
 from drawbridge.documents.document import Document, LocatedFinding, Source
 from drawbridge.documents.read import read_objects
@@ -30,11 +31,11 @@ PAGE_SIZE: Final = 500
 _LIST_ATTEMPTS: Final = 4
 
 
-class ClusterReadError(Exception):
+class ClusterReadError(CommandError):
     """Reading the cluster failed; `finding` has the reason."""
 
     def __init__(self, finding: Finding) -> None:
-        super().__init__(finding.message)
+        super().__init__(finding.message, LocatedFinding(finding))
         self.finding = finding
 
     @property

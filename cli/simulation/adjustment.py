@@ -59,11 +59,12 @@ def answer(options: argparse.Namespace, streams: Streams) -> int:
     except (NotAdjustableError, QuantityError) as error:
         problem = input_codes.CLAIM_NOT_ADJUSTABLE.at("", f"{error}")
         findings.append(LocatedFinding(problem))
-    output.print_findings(findings, streams.err)
     if adjustment is None:
-        return BAD
+        return output.print_unreadable(findings, options, streams)
+    output.print_findings(findings, streams.err)
     if options.output != "text":
-        output.print_value(_as_data(adjustment), options.output, streams.out)
+        data = _as_data(adjustment) | output.findings_as_data(findings)
+        output.print_value(data, options.output, streams.out)
     else:
         output.write_lines(_format(adjustment), streams.out)
     return DONE if adjustment.fits else NOTICE

@@ -128,6 +128,7 @@ def _print(
         data = {"allocator": place, **data}
         if options.stages:
             data = {**data, "stages": stages_as_data(stages)}
+        data |= output.findings_as_data(findings)
         output.print_value(data, options.output, streams.out)
     if has_errors(findings):
         return BAD

@@ -16,7 +16,7 @@ from cli.simulation.preemption import find_evictable
 from cli.simulation.schedulers import SimulatedSchedulers, find_schedulers
 from cli.terminal import output
 from cli.terminal.durations import parse_duration
-from cli.terminal.exit_codes import BAD, DONE, NOTICE
+from cli.terminal.exit_codes import DONE, NOTICE
 from cli.terminal.streams import Streams
 from drawbridge.cluster import resources
 from drawbridge.documents.document import Document, LocatedFinding, has_errors
@@ -62,13 +62,8 @@ def add_options(group: argparse._ArgumentGroup) -> None:
 
 def answer(options: argparse.Namespace, streams: Streams) -> int:
     """Print the plan for one pod: 0 if it fits, now or after the moves, 1 if no moves help."""
-    findings: list[LocatedFinding] = []
-    try:
-        waiting = _read_waiting(options)
-    except ClusterReadError as error:
-        return output.print_unreadable([error.located], options.output, streams)
-    inputs = read_input(options, streams, waiting)
-    findings += inputs.findings
+    inputs = read_input(options, streams, _read_waiting(options))
+    findings = [*inputs.findings]
     pod = _choose_pod(options, inputs, findings)
     if inputs.running is None:
         message = "the pods of the cluster cannot be listed"
@@ -77,11 +72,12 @@ def answer(options: argparse.Namespace, streams: Streams) -> int:
     if pod is not None and not has_errors(findings):
         plan = plan_for(pod, inputs, findings)
         hold = _hold_for(plan, pod, options, inputs, findings)
-    output.print_findings(findings, streams.err)
     if plan is None or has_errors(findings):
-        return BAD
+        return output.print_unreadable(findings, options, streams)
+    output.print_findings(findings, streams.err)
     if options.output != "text":
-        output.print_value(plan_as_data(plan, hold), options.output, streams.out)
+        data = plan_as_data(plan, hold) | output.findings_as_data(findings)
+        output.print_value(data, options.output, streams.out)
     else:
         output.write_lines(format_plan(plan, hold), streams.out)
     return DONE if isinstance(plan, MovePlan) else NOTICE

@@ -18,6 +18,8 @@ from drawbridge.finding import Severity
 from drawbridge.report.tables import escape_unprintable
 
 _COLOURS: Final = {Severity.ERROR: "31", Severity.WARNING: "33", Severity.INFO: "36"}
+# The forms that programs read. Where one is for manifests, `data_forms` of the options lacks it.
+_DATA_FORMS: Final = ("json", "yaml")
 _RANK: Final = {Severity.INFO: 0, Severity.WARNING: 1, Severity.ERROR: 2}
 
 
@@ -123,7 +125,7 @@ def print_value(data: object, form: str, stream: TextIO) -> None:
     yaml.safe_dump(data, stream, sort_keys=False, allow_unicode=True, width=100)
 
 
-def findings_as_data(located: Iterable[LocatedFinding]) -> dict[str, object]:
+def findings_as_data(located: Iterable[LocatedFinding]) -> dict[str, list[object]]:
     """Convert findings to the form that every command prints in JSON and YAML."""
     return {"findings": [_as_data(each) for each in located]}
 
@@ -169,10 +171,13 @@ def with_progress(files: Sequence[T], options: argparse.Namespace, streams: Stre
         report("")
 
 
-def print_unreadable(findings: Sequence[LocatedFinding], form: str, streams: Streams) -> int:
-    """Print why a command has no result; returns the exit code."""
-    if form == "text":
-        print_findings(findings, streams.err)
-    else:
+def print_unreadable(
+    findings: Sequence[LocatedFinding], options: argparse.Namespace, streams: Streams
+) -> int:
+    """Print why a command has no result, as data if `-o` asks for it; returns the exit code."""
+    form = getattr(options, "output", "")
+    if form in getattr(options, "data_forms", _DATA_FORMS):
         print_value(findings_as_data(findings), form, streams.out)
+    else:
+        print_findings(findings, streams.err)
     return BAD

@@ -45,8 +45,8 @@ def add_edit_options(parser: argparse.ArgumentParser) -> None:
     output.add_strict_option(parser)
     output.add_detail_options(parser)
     output.add_format_option(parser, "yaml", "json", "diff", "report")
-    # With --output-dir, the default is the report.
-    parser.set_defaults(output=None)
+    # With --output-dir, the default is the report. Findings must not reach `kubectl apply`.
+    parser.set_defaults(output=None, data_forms=("json",))
 
 
 def write_output_folder(result: EditResult, options: argparse.Namespace, streams: Streams) -> None:

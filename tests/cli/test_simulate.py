@@ -26,7 +26,7 @@ from tests.cli.simulating import (
 def test_the_json_output_has_a_fixed_structure(run: Run) -> None:
     code, printed, err = run(pod("a") + pod("b", spec="nodeName: n3"))
     assert (code, err) == (1, "")
-    assert list(printed) == ["allocator", "pods", "ledger", "workloads"]
+    assert list(printed) == ["allocator", "pods", "ledger", "workloads", "findings"]
     placed, refused = printed["pods"]
     assert list(placed) == ["pod", "node", "claims", "reasons", "preempted"]
     assert (placed["pod"], placed["node"], placed["reasons"]) == ("default/a", "n1", [])
@@ -169,7 +169,7 @@ def test_named_claims_fail_on_a_node_with_too_few_devices(run: Run) -> None:
 )
 def test_invalid_options_are_findings(run: Run, arguments: tuple[str, ...], expected: str) -> None:
     code, printed, err = run(pod("a"), *arguments)
-    assert (code, list(printed)) == (2, ["allocator", "pods", "ledger", "workloads"])
+    assert (code, list(printed)) == (2, ["allocator", "pods", "ledger", "workloads", "findings"])
     assert f"[{expected}]" in err
 
 
@@ -328,7 +328,7 @@ def test_arbitrary_bytes_give_valid_output(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "f.yaml").write_bytes(text)
     code, out, _ = simulate("-f", str(tmp_path / "f.yaml"), "-o", "json")
     assert code in (0, 1, 2)
-    assert list(json.loads(out)) == ["allocator", "pods", "ledger", "workloads"]
+    assert list(json.loads(out)) == ["allocator", "pods", "ledger", "workloads", "findings"]
 
 
 # --- names of device plugins ---

@@ -143,8 +143,9 @@ metadata: {name: free, namespace: default}
 spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu}}]}}
 """
     code, told, err = answer(CLUSTER + node("n1", FOUR) + running("a") + free, *words)
-    assert (code, told) == (2, None)
-    assert text in err
+    (finding,) = told["findings"]
+    assert (code, finding["severity"], err) == (2, "error", "")
+    assert text in finding["message"]
 
 
 def test_the_text_says_that_nothing_changes(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_json_has_the_moves_and_the_commands(plan: Any) -> None:  # noqa: ANN401
     code, out, _ = plan(TWO_NODES + running("a"), "-o", "json")
     printed = json.loads(out)
     assert code == 0
-    assert list(printed) == ["pod", "node", "claims", "moves", "proven", "commands"]
+    assert list(printed) == ["pod", "node", "claims", "moves", "proven", "commands", "findings"]
     (move,) = printed["moves"]
     assert (move["pod"], move["owner"], move["from"], move["to"]) == (
         "default/a",

@@ -205,7 +205,8 @@ def test_books_that_the_role_does_not_allow_are_told_and_the_others_are_summed_u
     printed = on_api(tmp_path, [HOOK, first, second], "usage", "-o", "json", prepare=prepare)
     total = json.loads(printed.out).get("total", {})
     assert (printed.code, total.get("deviceSeconds")) == (code, read)
-    text = printed.out + printed.err
+    data = json.loads(printed.out)
+    text = "".join(f"{each['message']} [{each['code']}]" for each in data["findings"])
     assert (text.count("PartUnreadable"), text.count("UsageMissing")) == (1, read is None)
     assert told in text
 
