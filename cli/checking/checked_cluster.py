@@ -21,7 +21,7 @@ from drawbridge.agreement.owned_pools import find_unowned_classes
 from drawbridge.config.model import Configuration
 from drawbridge.config.policy import compatibility_declarations, device_quotas
 from drawbridge.documents.paths import get_value
-from drawbridge.dra.claim import Claim, Template
+from drawbridge.dra.claim import CLAIM, Claim, Template
 from drawbridge.dra.compatibility import UnsetGroups
 from drawbridge.dra.gates import Gates
 from drawbridge.dra.resource_quotas import ResourceQuota, quota_reader
@@ -57,6 +57,7 @@ class CheckedCluster:
     gates: Gates
     configuration: Configuration
     allocator: Allocator
+    claims_read: bool = True
 
     def gather_facts(self) -> GatheredFacts | None:
         """Return the facts that decide translations; None if no cluster is known."""
@@ -178,7 +179,12 @@ class CheckedCluster:
         )
 
     def _is_unreadable(self, kind: str, namespace: str, name: str) -> bool:
-        """Tell whether a document of the input has this name; readable ones are found before."""
+        """Tell whether a document of the input has this name; readable ones are found before.
+
+        Where claims may not be listed, each can be one that is there.
+        """
+        if kind == CLAIM and not self.claims_read:
+            return True
         names = {f"{kind}/{namespace}/{name}"}
         if namespace in ("", _DEFAULT):
             names.add(f"{kind}/{name}")

@@ -30,7 +30,7 @@ class CheckInput(NamedTuple):
     """The manifests with their objects, the cluster, and what decides the judgement.
 
     The `problems` are those of reading the manifests. Without a cluster that `is_read`, other
-    objects are not known, so none is missing.
+    objects are not known, so none is missing, and without `claims_read` no claim is.
     """
 
     read: Sequence[Document | LocatedFinding]
@@ -39,6 +39,7 @@ class CheckInput(NamedTuple):
     problems: Sequence[LocatedFinding]
     cluster: ClusterObjects = ClusterObjects()
     is_read: bool = False
+    claims_read: bool = True
     gates: Gates = DEFAULTS
     own: Configuration | None = None  # the only Configuration among the manifests
 
@@ -47,6 +48,7 @@ class _ReadCluster(NamedTuple):
     objects: ClusterObjects
     version: str
     serves_taint_rules: bool = False
+    claims_read: bool = True
 
 
 def read_check_input(
@@ -74,7 +76,12 @@ def read_check_input(
     findings += cluster.objects.findings
     given = of_manifests(read, configuration, may_replace=options.config is None and not is_live)
     is_read = is_live or bool(options.cluster)
-    return given._replace(cluster=cluster.objects, is_read=is_read, gates=enabled)
+    return given._replace(
+        cluster=cluster.objects,
+        is_read=is_read,
+        claims_read=cluster.claims_read,
+        gates=enabled,
+    )
 
 
 def of_manifests(
@@ -114,14 +121,19 @@ def _read_cluster(
 
     async def read(session: "Session") -> _ReadCluster:
         needed = (resources.NODES, resources.CLASSES, resources.SLICES, resources.TEMPLATES)
-        optional = (
-            resources.CLAIMS, resources.NAMESPACES, resources.RESOURCE_QUOTAS,
-            resources.NETWORKS,
-        )  # fmt: skip
+        optional = (resources.NAMESPACES, resources.RESOURCE_QUOTAS, resources.NETWORKS)
+        listing = live_cluster.list_objects(session, resources.CLAIMS)
+        claims = await live_cluster.read_if_allowed(listing, findings)
         values = await live_cluster.list_kinds(session, needed, optional, findings)
         rules = await live_cluster.list_taint_rules(session, findings)
+        values = [*(claims or ()), *values, *(rules or ())]
         from_files = read_documents(options.cluster, streams.stdin)
-        documents = (*live_cluster.as_documents([*values, *(rules or ())]), *from_files)
-        return _ReadCluster(sort_documents(documents), await session.version(), rules is not None)
+        documents = (*live_cluster.as_documents(values), *from_files)
+        return _ReadCluster(
+            sort_documents(documents),
+            await session.version(),
+            serves_taint_rules=rules is not None,
+            claims_read=claims is not None,
+        )
 
     return live_cluster.run_with_session(options, read)

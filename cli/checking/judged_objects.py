@@ -46,6 +46,7 @@ def judge_objects(
         given.gates,
         given.configuration,
         Allocator(allocator) if allocator else default_allocator(given.configuration),
+        given.claims_read,
     )
     gathered = cluster.gather_facts()
     translation = cluster.translation_context(gathered.facts if gathered else None)

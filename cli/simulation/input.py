@@ -19,7 +19,6 @@ from cli.input.configuration_file import load_configuration, read_configuration_
 from cli.input.effective_configuration import read_effective_configuration
 from cli.input.facts_file import choose_gates
 from cli.input.files import read_documents
-from cli.input.live_cluster import ClusterReadError
 from cli.simulation.planned_holds import read_planned_holds
 from cli.simulation.pod_allocators import find_cluster_nodes
 from cli.terminal.streams import Streams
@@ -112,7 +111,8 @@ def read_input(
 ) -> SimulationInput:
     """Read all objects and options; errors in them are in `findings`.
 
-    The pods of the cluster that are `waiting` are placed, too.
+    The pods of the cluster that are `waiting` are placed, too. Raises ClusterReadError if the
+    cluster cannot be read.
     """
     details = ObjectDetails()
     live = read_live_cluster(options, streams)
@@ -306,7 +306,10 @@ def parse_claim_names(text: str) -> tuple[str, ...]:
 
 
 def read_live_cluster(options: argparse.Namespace, streams: Streams) -> SimulatedCluster:
-    """Read the cluster of `--context`; without the option, or for the allocator's API, nothing."""
+    """Read the cluster of `--context`; without the option, or for the allocator's API, nothing.
+
+    Raises ClusterReadError.
+    """
     if options.context is None or options.allocator_url:
         return SimulatedCluster()
 
@@ -329,10 +332,7 @@ def read_live_cluster(options: argparse.Namespace, streams: Streams) -> Simulate
             now=session.clock.now,
         )
 
-    try:
-        cluster = live_cluster.run_with_session(options, read)
-    except ClusterReadError as error:
-        return SimulatedCluster(findings=(error.located,))
+    cluster = live_cluster.run_with_session(options, read)
     if options.config is not None:
         return cluster
     effective = read_effective_configuration(options, streams, asks_cluster=True)
@@ -352,7 +352,9 @@ async def _list_bound_pods(session: "Session") -> list[dict[str, Value]]:
 async def _read_objects(
     session: "Session", options: argparse.Namespace, findings: list[LocatedFinding]
 ) -> list[dict[str, Value]]:
-    needed = [resources.NODES, resources.CLASSES, resources.SLICES, resources.CLAIMS]
+    needed = [
+        resources.NODES, resources.CLASSES, resources.SLICES, resources.CLAIMS, resources.TEMPLATES,
+    ]  # fmt: skip
     if options.preempt:
         needed += [resources.PRIORITY_CLASSES, resources.DISRUPTION_BUDGETS]
-    return await live_cluster.list_kinds(session, needed, (resources.TEMPLATES,), findings)
+    return await live_cluster.list_kinds(session, needed, (), findings)

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from cli.input.live_cluster import as_documents
+from cli.input.live_cluster import ClusterReadError, as_documents
 from cli.simulation.input import read_input
 from cli.simulation.placements import (
     DEVICES_NOTE,
@@ -53,7 +53,10 @@ def simulate_waiting(options: argparse.Namespace, pod: Value, streams: Streams) 
         feature_gates="",
     )
     value = {"apiVersion": "v1", "kind": "Pod", **as_mapping(pod)}
-    inputs = read_input(chosen, streams, as_documents([value]))
+    try:
+        inputs = read_input(chosen, streams, as_documents([value]))
+    except ClusterReadError as error:
+        return WaitingPod(not_simulated=error.finding.message)
     errors = [e.finding for e in inputs.findings if e.finding.severity is Severity.ERROR]
     if errors or not inputs.pods:
         text = "; ".join(each.message for each in errors) or "the pod has ended"

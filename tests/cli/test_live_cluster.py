@@ -1,6 +1,7 @@
 """Commands get the same results from a live cluster as from its files."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -121,8 +122,34 @@ def test_a_simulation_in_a_live_cluster_equals_that_in_its_files(
 
 def test_a_simulation_in_an_unreadable_cluster_fails(tmp_path: Path) -> None:
     words = ("simulate", "-f", str(LEGACY / "nvidia.yaml"), "--context")
-    code, out, _ = on_live(tmp_path, *words, forbidden="resourceslices")
-    assert (code, "[ClusterUnreadable]" in out) == (2, True)
+    code, out, err = on_live(tmp_path, *words, forbidden="resourceslices")
+    assert (code, out) == (2, "")
+    assert err.count("error: ") == err.count("[ClusterUnreadable]") == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "code"), [("check", 0), ("simulate", 2), ("simulate --defrag w", 2)]
+)
+def test_what_may_not_be_listed_is_not_told_to_be_missing(
+    tmp_path: Path, command: str, code: int
+) -> None:
+    """A pod uses a claim, and one the template, each of which is there."""
+    kind = "ResourceClaim" if command == "check" else "ResourceClaimTemplate"
+    field = f"{kind[0].lower()}{kind[1:]}Name"
+    manifest = tmp_path / "pod.yaml"
+    manifest.write_text(f"""\
+apiVersion: v1
+kind: Pod
+metadata: {{name: w, namespace: default}}
+spec:
+  containers: [{{name: m, image: i, resources: {{claims: [{{name: g}}]}}}}]
+  resourceClaims: [{{name: g, {field}: there}}]
+""")
+    words = (*command.split(), "-f", str(manifest), "--context", "-o", "json")
+    printed = on_live(tmp_path, *words, forbidden=f"{kind.lower()}s")
+    assert "does not exist" not in printed.out + printed.err
+    said = {each["code"] for each in json.loads(printed.out)["findings"]}
+    assert (printed.code, said) == (code, {"PartUnreadable" if code == 0 else "ClusterUnreadable"})
 
 
 RULE = {
