@@ -6,7 +6,7 @@ that hold them, also pods of device plugins.
 """
 
 import argparse
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
@@ -125,7 +125,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         if pod.pod in values:
             told[pod.pod] = ask_about(options, pod, values[pod.pod], streams, findings)
     output.print_findings(findings, streams.err)
-    _print_explanations(options, _add_remedies(done, told), told, streams)
+    _print_explanations(options, _add_remedies(done, told), told, streams, findings)
     if has_errors(findings):
         return BAD
     complete = done.complete if isinstance(done, WorkloadExplanation) else done.placed
@@ -197,7 +197,7 @@ def _explain_node(
     done = explain_node(
         node,
         objects.node,
-        objects.held.slices,
+        objects.held,
         held,
         objects.events,
         now=now,
@@ -206,7 +206,8 @@ def _explain_node(
     output.print_findings(findings, streams.err)
     code = BAD if has_errors(findings) else DONE
     if options.output != "text":
-        output.print_value(msgspec.to_builtins(done), options.output, streams.out)
+        data = msgspec.to_builtins(done) | output.findings_as_data(findings)
+        output.print_value(data, options.output, streams.out)
         return code
     table = format_holders(held, now) if held else ()
     stuck = format_stuck(select_stuck(objects.stuck, held))
@@ -229,6 +230,7 @@ def _print_explanations(
     done: Explanation | WorkloadExplanation,
     told: Mapping[str, Told],
     streams: Streams,
+    findings: Sequence[LocatedFinding],
 ) -> None:
     """Print the explanation of a pod or workload, and what the allocator says about its pods."""
     if options.output != "text":
@@ -236,6 +238,8 @@ def _print_explanations(
         pods = data["explained"] if isinstance(done, WorkloadExplanation) else [data]
         for pod in pods:
             _add_told(pod, told[pod["pod"]], asked=bool(options.allocator_url))
+        read = output.findings_as_data(findings)["findings"]
+        data["findings"] = [*data.get("findings", ()), *read]
         output.print_value(data, options.output, streams.out)
         return
     if isinstance(done, Explanation):

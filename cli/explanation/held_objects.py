@@ -75,6 +75,13 @@ def _unknown(node: str) -> ClusterReadError:
 async def _read_live(session: "Session", node: str, findings: list[LocatedFinding]) -> NodeObjects:
     named: Value = None
     nodes: tuple[Value, ...] = ()
+    unread = set[str]()
+
+    async def list_kind(resource: Resource, fields: str) -> tuple[Value, ...]:
+        listed, is_whole = await _list(session, resource, fields, findings)
+        unread.update(() if is_whole else (resource.kind,))
+        return listed
+
     if node:
         try:
             named = await live_cluster.read_object(session, resources.NODES, node)
@@ -84,32 +91,37 @@ async def _read_live(session: "Session", node: str, findings: list[LocatedFindin
         except ApiError as error:
             if error.code != _FORBIDDEN:
                 raise
+            unread.add(resources.NODES.kind)
             findings.append(LocatedFinding(codes.PART_UNREADABLE.at("", error.message)))
     else:
-        nodes = await _list(session, resources.NODES, "", findings)
+        nodes = await list_kind(resources.NODES, "")
     on_node = f"spec.nodeName={node}" if node else ""
     regarding = f"regarding.kind=Node,regarding.name={node}"
     held = HeldObjects(
-        await _list(session, resources.CLAIMS, "", findings),
-        await _list(session, resources.PODS, on_node or "spec.nodeName!=", findings),
-        await _list(session, resources.SLICES, on_node, findings),
+        await list_kind(resources.CLAIMS, ""),
+        await list_kind(resources.PODS, on_node or "spec.nodeName!="),
+        await list_kind(resources.SLICES, on_node),
         nodes,
+        frozenset(unread),
     )
-    events = await _list(session, resources.EVENTS, regarding, findings) if node else ()
+    events = await list_kind(resources.EVENTS, regarding) if node else ()
     values = (*held.claims, *held.pods, *held.slices, *held.nodes)
     # What may not be read as a whole, or was read of one node only, tells nothing by its absence.
     whole = {"Pod"} if node else {"Pod", "ResourceSlice", "Node"}
-    complete = frozenset(() if findings else whole)
-    stuck = await find_stuck_holders(session, values, complete, "" if findings else node)
+    complete = frozenset(() if unread else whole)
+    stuck = await find_stuck_holders(session, values, complete, "" if unread else node)
     return NodeObjects(held, named, events, stuck)
 
 
 async def _list(
     session: "Session", resource: Resource, fields: str, findings: list[LocatedFinding]
-) -> tuple[Value, ...]:
-    """List the objects in all namespaces, or else in that of the kubeconfig, and say so."""
+) -> tuple[tuple[Value, ...], bool]:
+    """List the objects in all namespaces, or else in that of the kubeconfig, and say so.
+
+    Also return whether these are all.
+    """
     try:
-        return tuple(await live_cluster.list_objects(session, resource, fields=fields))
+        return tuple(await live_cluster.list_objects(session, resource, fields=fields)), True
     except ApiError as error:
         if error.code != _FORBIDDEN:
             raise
@@ -117,6 +129,6 @@ async def _list(
         text = f"{error.message}{instead}"
         findings.append(LocatedFinding(codes.PART_UNREADABLE.at("", text)))
     if not resource.namespaced:
-        return ()
+        return (), False
     listing = live_cluster.list_objects(session, resource, session.namespace, fields=fields)
-    return tuple(await live_cluster.read_if_allowed(listing, findings) or ())
+    return tuple(await live_cluster.read_if_allowed(listing, findings) or ()), False

@@ -59,9 +59,10 @@ def explain_devices(named: DevicesAsked, options: argparse.Namespace, streams: S
     stuck = select_stuck(objects.stuck, held)
     if options.output != "text":
         data = {"devices": msgspec.to_builtins(held), "stuck": msgspec.to_builtins(stuck)}
-        output.print_value(data, options.output, streams.out)
+        output.print_value(data | output.findings_as_data(findings), options.output, streams.out)
     else:
-        output.write_lines((*_format(held, *named), *format_stuck(stuck)), streams.out)
+        lines = _format(held, objects.held.unread, *named)
+        output.write_lines((*lines, *format_stuck(stuck)), streams.out)
     return BAD if has_errors(findings) else DONE
 
 
@@ -80,7 +81,8 @@ def _select(objects: NodeObjects, node: str, device: str) -> list[DeviceUse]:
         if device in (name[2], "/".join(name)) or is_numbered(name[2], device)
     ]
     candidates = [each for each in held if not each.is_known]
-    if not selected and not published and not candidates:
+    is_told = selected or published or candidates or objects.held.unread
+    if not is_told:
         message = f"node {node} has no device {device}"
         raise ClusterReadError(codes.DEVICE_NOT_FOUND.at("", message))
     return [*selected, *candidates]
@@ -93,12 +95,18 @@ def select_stuck(stuck: Iterable[Stuck], held: Iterable[DeviceUse]) -> tuple[Stu
     return tuple(each for each in stuck if each.about & names)
 
 
-def _format(held: Sequence[DeviceUse], node: str, device: str) -> Iterator[str]:
+def _format(
+    held: Sequence[DeviceUse], unread: frozenset[str], node: str, device: str
+) -> Iterator[str]:
     where = f"{node}/{device}" if device else node or "the cluster"
     if not held:
-        yield f"{where}: no claim and no pod holds {'it' if device else 'a device'}"
+        what = "it" if device else "a device"
+        is_whole = unread.isdisjoint(("ResourceClaim", "Pod"))
+        nobody = "no claim and no pod" if is_whole else "nothing that you may read"
+        yield f"{where}: {nobody} holds {what}"
     elif device and not any(each.is_known for each in held):
-        yield f"{where}: no claim holds it, and a pod of a device plugin may"
+        no_claim = "no claim that you may read" if "ResourceClaim" in unread else "no claim"
+        yield f"{where}: {no_claim} holds it, and a pod of a device plugin may"
     if held:
         yield from format_holders(held, datetime.now(UTC))
     unknown = sum(not each.is_known for each in held)

@@ -214,14 +214,14 @@ async def _read_pod(
 
 async def _read_members(
     session: "Session", group: PodGroup | None, namespace: str, findings: list[LocatedFinding]
-) -> list[dict[str, Value]]:
-    """Read the pods that may be members of a gang."""
+) -> list[dict[str, Value]] | None:
+    """Read the pods that may be members of a gang; None if access is forbidden."""
     if group is None or not group.is_gang:
         return []
     is_labelled = group.form is GroupForm.COSCHEDULING
     labels = f"{COSCHEDULING_LABEL}={group.name}" if is_labelled else ""
     reading = live_cluster.list_objects(session, resources.PODS, namespace, labels=labels)
-    return await live_cluster.read_if_allowed(reading, findings) or []
+    return await live_cluster.read_if_allowed(reading, findings)
 
 
 async def _read_group(

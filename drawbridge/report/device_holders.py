@@ -33,12 +33,16 @@ _ADMIN: Final = "admin access"
 
 @dataclass(frozen=True)
 class HeldObjects:
-    """The claims, pods, slices and nodes that were read."""
+    """The claims, pods, slices and nodes that were read.
+
+    Of the kinds `unread` others may exist, so that their absence tells nothing.
+    """
 
     claims: tuple[Value, ...] = ()
     pods: tuple[Value, ...] = ()
     slices: tuple[Value, ...] = ()
     nodes: tuple[Value, ...] = ()
+    unread: frozenset[str] = frozenset()
 
 
 class DeviceUse(msgspec.Struct, frozen=True):

@@ -55,7 +55,8 @@ _CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
 class PodObjects:
     """A pod, its claims and templates by name, its events, and its namespace if known.
 
-    `pods` are those of the namespace, and `groups` the objects of groups, as far as they are known.
+    `pods` are those of the namespace, or None if they may not be read, and `groups` the objects of
+    groups, as far as they are known.
     `lease` is the Lease of Drawbridge's scheduler in the namespace `installed_in`: empty if there
     is none, None if unknown. `mode` is that of the namespace, if its label or the configuration
     names one; otherwise, the text of its label counts. Of what is `stuck`, only what is about the
@@ -69,7 +70,7 @@ class PodObjects:
     namespace: Value = None
     lease: Value = None
     installed_in: str = NAMESPACE
-    pods: Sequence[Value] = ()
+    pods: Sequence[Value] | None = ()
     groups: Sequence[Value] = ()
     mode: str | None = None
     stuck: Sequence[Stuck] = ()

@@ -27,11 +27,15 @@ class ExplainedMember(msgspec.Struct, frozen=True):
 
 
 class ExplainedGang(msgspec.Struct, frozen=True):
-    """The gang of a pod. `min_count` is None if the object of the gang is not known."""
+    """The gang of a pod. `min_count` is None if the object of the gang is not known.
+
+    Without the right to list pods, the `members` are not known, except for the pod.
+    """
 
     gang: str
     min_count: int | None
     members: tuple[ExplainedMember, ...]
+    members_known: bool = True
 
     @property
     def placed(self) -> int:
@@ -41,19 +45,21 @@ class ExplainedGang(msgspec.Struct, frozen=True):
     @property
     def missing(self) -> int:
         """How many pods the minimum lacks."""
-        return max(0, (self.min_count or 0) - len(self.members))
+        lacking = (self.min_count or 0) - len(self.members)
+        return max(0, lacking) if self.members_known else 0
 
 
 def explain_gang(
-    pod: Value, pods: Sequence[Value], objects: Sequence[Value]
+    pod: Value, pods: Sequence[Value] | None, objects: Sequence[Value]
 ) -> ExplainedGang | None:
     """Explain the gang of a pod, from pods of its namespace and objects of groups."""
     group = find_group(pod)
     if group is None or not group.is_gang:
         return None
     policy = read_policies(objects).get(group.policy)
-    members = tuple(_describe(each) for each in find_members(group, [*pods, pod]))
-    return ExplainedGang(f"{group}", policy.min_count if policy else None, members)
+    members = tuple(_describe(each) for each in find_members(group, [*(pods or ()), pod]))
+    least = policy.min_count if policy else None
+    return ExplainedGang(f"{group}", least, members, members_known=pods is not None)
 
 
 def find_members(group: PodGroup, pods: Sequence[Value]) -> Iterator[Value]:
@@ -106,7 +112,8 @@ def format_gang(gang: ExplainedGang) -> Iterator[str]:
     """Format the gang: how many members have a node, and what the others wait for."""
     least = f", at least {gang.min_count} together" if gang.min_count else ""
     counted = count_noun(len(gang.members), "member")
-    yield f"  gang {gang.gang}: {counted}, {gang.placed} with a node{least}"
+    there = f"{counted}, {gang.placed} with a node" if gang.members_known else "members unknown"
+    yield f"  gang {gang.gang}: {there}{least}"
     for member in gang.members:
         if member.node is None:
             yield f"    {member.pod} ({member.scheduler}): {member.waits}"

@@ -14,33 +14,38 @@ from drawbridge.dra.counted import count_noun
 from drawbridge.dra.quantity import format_amount
 from drawbridge.ledger.node_holds import describe_node_hold
 from drawbridge.names import DUAL_LABEL, HOLD_ANNOTATION
-from drawbridge.report.device_holders import DeviceUse
+from drawbridge.report.device_holders import DeviceUse, HeldObjects
 from drawbridge.report.events import SeenEvent, describe_events, is_about
 from drawbridge.translate.legacy.pod_view import is_device_resource
 
 _MAX_FREE = 8
+_CLAIM, _SLICE = "ResourceClaim", "ResourceSlice"
 
 
 class PoolOnNode(msgspec.Struct, frozen=True):
-    """The newest generation of a pool of the node; `missing` slices are not published yet."""
+    """The newest generation of a pool of the node; `missing` slices are not published yet.
+
+    Without the right to read all claims, it is not known which devices are `free`.
+    """
 
     driver: str
     pool: str
     devices: tuple[str, ...]
-    free: tuple[str, ...]
+    free: tuple[str, ...] | None
     missing: int = 0
 
 
 class NodeExplanation(msgspec.Struct, frozen=True):
     """A node with its pools, the resources of device plugins, and who holds devices.
 
-    `owned` are the drivers whose pools of the node the configuration gives to Drawbridge.
+    `owned` are the drivers whose pools of the node the configuration gives to Drawbridge. Of the
+    kinds `unread` there may be more. Without the right to read the node, what it says is None.
     """
 
     node: str
     ready: bool | None
-    unschedulable: bool
-    dual: bool
+    unschedulable: bool | None
+    dual: bool | None
     taints: tuple[str, ...]
     plugins: Mapping[str, str]
     pools: tuple[PoolOnNode, ...]
@@ -48,12 +53,13 @@ class NodeExplanation(msgspec.Struct, frozen=True):
     events: tuple[SeenEvent, ...]
     hold: str = ""
     owned: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
 
 
 def explain_node(  # noqa: PLR0913  # all but five by name
     name: str,
     node: Value,
-    slices: Iterable[Value],
+    objects: HeldObjects,
     held: Sequence[DeviceUse],
     events: Iterable[Value],
     *,
@@ -66,19 +72,21 @@ def explain_node(  # noqa: PLR0913  # all but five by name
     labels = as_mapping(get_value(node, ("metadata", "labels")))
     taints = map(as_mapping, as_list(spec.get("taints")))
     about = [each for each in events if is_about(each, "Node", {"name": name})]
+    is_read = node is not None
     hold = get_value(node, ("metadata", "annotations", HOLD_ANNOTATION))
     return NodeExplanation(
         node=name,
         ready=_is_ready(node),
-        unschedulable=spec.get("unschedulable") is True,
-        dual=DUAL_LABEL in labels,
+        unschedulable=spec.get("unschedulable") is True if is_read else None,
+        dual=DUAL_LABEL in labels if is_read else None,
         taints=tuple(f"{each.get('key')}:{each.get('effect')}" for each in taints),
         plugins={k: format_amount(e) for k, e in allocatable.items() if is_device_resource(k)},
-        pools=tuple(_pools(slices, name, held)),
+        pools=tuple(_pools(objects, name, held)),
         held=tuple(held),
         events=tuple(describe_events(about)),
         hold=describe_node_hold(hold, now) if isinstance(hold, str) and hold else "",
         owned=tuple(sorted(owned)),
+        unread=tuple(sorted(objects.unread)),
     )
 
 
@@ -89,9 +97,9 @@ def _is_ready(node: Value) -> bool | None:
     return None
 
 
-def _pools(slices: Iterable[Value], node: str, held: Sequence[DeviceUse]) -> Iterator[PoolOnNode]:
+def _pools(objects: HeldObjects, node: str, held: Sequence[DeviceUse]) -> Iterator[PoolOnNode]:
     by_pool: dict[tuple[str, str], list[Mapping[str, Value]]] = {}
-    for spec in (as_mapping(get_value(each, ("spec",))) for each in slices):
+    for spec in (as_mapping(get_value(each, ("spec",))) for each in objects.slices):
         if spec.get("nodeName") == node:
             key = f"{spec.get('driver')}", f"{get_value(spec.get('pool'), ('name',))}"
             by_pool.setdefault(key, []).append(spec)
@@ -105,8 +113,9 @@ def _pools(slices: Iterable[Value], node: str, held: Sequence[DeviceUse]) -> Ite
             for device in as_list(spec.get("devices"))
         )
         free = tuple(each for each in names if (driver, pool, each) not in taken)
+        unheld = None if _CLAIM in objects.unread else free
         wanted = max(_number(spec, "resourceSliceCount") for spec in current)
-        yield PoolOnNode(driver, pool, names, free, max(0, wanted - len(current)))
+        yield PoolOnNode(driver, pool, names, unheld, max(0, wanted - len(current)))
 
 
 def _number(spec: Mapping[str, Value], key: str) -> int:
@@ -132,11 +141,13 @@ def format_node(explained: NodeExplanation) -> Iterator[str]:
     for pool in explained.pools:
         yield f"  {pool.driver}, pool {pool.pool}: {_describe_pool(pool)}"
     if not explained.pools:
-        yield "  no ResourceSlice for this node"
+        which = " that you may read" if _SLICE in explained.unread else ""
+        yield f"  no ResourceSlice{which} for this node"
 
 
 def _describe_pool(pool: PoolOnNode) -> str:
-    text = f"{count_noun(len(pool.devices), 'device')}, {len(pool.free):,} not allocated"
+    text = f"{count_noun(len(pool.devices), 'device')}, "
+    text += "allocation unknown" if pool.free is None else f"{len(pool.free):,} not allocated"
     if pool.free:
         more = ", ..." if len(pool.free) > _MAX_FREE else ""
         text += f" ({', '.join(pool.free[:_MAX_FREE])}{more})"

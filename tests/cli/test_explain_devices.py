@@ -156,6 +156,43 @@ def test_what_the_caller_may_not_read_is_said_and_the_rest_is_shown(
     assert "[PartUnreadable]" in printed.err
 
 
+NOTHING = "nothing that you may read holds"
+
+
+@pytest.mark.parametrize(
+    ("forbidden", "about", "line"),
+    [
+        ("/resourceclaims", "device/n7/gpu-3", f"n7/gpu-3: {NOTHING} it"),
+        ("/resourceclaims", "device/n7", f"n7: {NOTHING} a device"),
+        ("/pods", "device/n8", f"n8: {NOTHING} a device"),
+        ("/pods", "device/n8/GPU-a", f"n8/GPU-a: {NOTHING} it"),
+        ("/resourceslices", "device/n7/gpu-2", "n7/gpu-2: no claim and no pod holds it"),
+        (
+            "/resourceclaims",
+            "device/n9/gpu-0",
+            "n9/gpu-0: no claim that you may read holds it, and a pod of a device plugin may",
+        ),
+        ("/resourceclaims", "node/n7", "gpu.nvidia.com, pool n7: 4 devices, allocation unknown"),
+        ("/resourceslices", "node/n7", "no ResourceSlice that you may read for this node"),
+    ],
+)
+def test_what_the_caller_may_not_read_is_not_told_to_be_absent(
+    tmp_path: Path, forbidden: str, about: str, line: str
+) -> None:
+    assert line in rows(asked(tmp_path, "explain", about, forbidden=forbidden))
+    data = json.loads(asked(tmp_path, "explain", about, "-o", "json", forbidden=forbidden).out)
+    assert "PartUnreadable" in {each["code"] for each in data["findings"]}
+    whole = json.loads(asked(tmp_path, "explain", about, "-o", "json").out)
+    assert whole["findings"] == []
+
+
+def test_a_node_that_may_not_be_read_has_no_state(tmp_path: Path) -> None:
+    words = ("explain", "node/n7", "-o", "json")
+    data = json.loads(asked(tmp_path, *words, forbidden="/nodes").out)
+    assert {data[key] for key in ("ready", "unschedulable", "dual")} == {None}
+    assert data["unread"] == ["Node"]
+
+
 def test_explain_shows_a_node_with_its_pools_and_holders(tmp_path: Path) -> None:
     assert rows(asked(tmp_path, "explain", "node/n7")) == [
         "node/n7: ready",

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from drawbridge.config.model import Configuration
 from drawbridge.documents.patch import apply_edits
+from drawbridge.report.device_holders import HeldObjects
 from drawbridge.report.events import SeenEvent
 from drawbridge.report.explain import (
     Explanation,
@@ -488,5 +489,7 @@ def test_a_pod_that_opts_out_is_not_translated_by_its_label() -> None:
 def test_a_node_says_whether_the_time_of_its_hold_is_over(minute: int, verb: str) -> None:
     hold = {"pod": "research/train", "uid": "u", "until": f"2026-03-01T12:{minute:02}:00Z"}
     node: Any = {"metadata": {"annotations": {"drawbridge.dev/held-for": json.dumps(hold)}}}
-    said = explain_node("a", node, (), (), (), now=datetime(2026, 3, 1, 12, 30, tzinfo=UTC)).hold
+    said = explain_node(
+        "a", node, HeldObjects(), (), (), now=datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
+    ).hold
     assert said == f"devices {verb} for research/train until {hold['until']}"
