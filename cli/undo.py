@@ -6,7 +6,9 @@ With `--context` and without files, reads the translated workloads of a namespac
 
 import argparse
 import io
+import re
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from cli.input.files import read_sources
 from cli.terminal.cluster_options import LIVE, add_manifests_option, add_shared_options
@@ -34,6 +36,7 @@ from drawbridge.translate.manifests.objects import TranslatedObject
 from drawbridge.translate.manifests.readable_names import has_readable_name
 from drawbridge.translate.manifests.undone import undo_object
 
+_MARKER: Final = re.compile(rb"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
 EXIT_CODES = {
     DONE: "undone, or nothing to undo",
     NOTICE: "with --exit-code: something changes; with --strict: warnings",
@@ -154,6 +157,9 @@ def _without(file: EditedFile, unused: Mapping[TemplateKey, Document]) -> Edited
     for document in reversed(list(read_documents(Source(file.source.name, text)))):
         start, end = document.start, document.end
         if _is_one_of(document.value, unused):
+            # Comments above a marker are about what stands before it.
+            marker = _MARKER.search(text, start, end)
+            start = marker.start() if marker else start
             separator = text.rfind(b"---", 0, start)
             if separator >= 0 and not text[separator + 3 : start].strip():
                 start = separator

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from drawbridge.documents.cuts import split_lines
 from drawbridge.documents.document import Document, LocatedFinding, Source
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.read import read_documents, split_list
@@ -86,8 +87,8 @@ def _read_config_map(document: Document) -> Iterator[ConfigurationDocument]:
     text = f"{get_value(document.value, _PATH)}"
     line, column = document.locate(_PATH)
     name = document.source.name
-    lines = document.source.data.decode(errors="replace").splitlines()
-    block = _find_block(lines[line:], text.splitlines())
+    lines = _split(document.source.data.decode(errors="replace"))
+    block = _find_block(lines[line:], _split(text))
     if block:
         # Blank lines before the block, and its indentation, keep the positions of the file.
         data = "\n".join([*[""] * line, *block, ""])
@@ -99,6 +100,11 @@ def _read_config_map(document: Document) -> Iterator[ConfigurationDocument]:
         inner = read_documents(Source(name, text.encode()))
         configurations = [ConfigurationDocument(each, (line, column)) for each in inner]
     yield from (each for each in configurations if not each.document.empty)
+
+
+def _split(text: str) -> list[str]:
+    """Return the lines of a text without their ends."""
+    return [each.rstrip("\r\n") for each in split_lines(text)]
 
 
 def _find_block(below: list[str], content: list[str]) -> list[str]:

@@ -35,6 +35,12 @@ def apply_changes(text: str, changes: Iterable[TextChange]) -> str:
     return "".join([*parts, text[at:]])
 
 
+def split_lines(text: str) -> list[str]:
+    """Split a text into its lines, each with its end; only LF ends a line."""
+    *whole, rest = text.split("\n")
+    return [f"{line}\n" for line in whole] + ([rest] if rest else [])
+
+
 def line_start(text: str, at: int) -> int:
     """Return the start of the line at an offset."""
     return text.rfind("\n", 0, at) + 1

@@ -4,22 +4,34 @@ An edit that takes the values back then also gives back comments, order, quotes 
 user can write such comments, so they never decide a value: the caller compares the values.
 """
 
+import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from drawbridge.documents.cuts import TextChange, apply_changes, line_start, next_line
+import msgspec
+
+from drawbridge.documents.cuts import (
+    TextChange,
+    apply_changes,
+    line_start,
+    next_line,
+    split_lines,
+)
 
 _HEAD: Final = "# Lines before the translation, which `drawbridge undo` puts back:"
 # Where the lines go: the number of the first line, how many lines they replace, and a checksum.
 _HUNK: Final = re.compile(r"#@(\d{1,7})\+(\d{1,7}) ([0-9a-f]{8})")
 _LINE, _OTHER_END, _NO_FINAL_END = "#|", "#:", "#\\"
-# Line breaks of YAML besides LF, which would end a comment.
+# Line breaks of YAML besides LF, which would end a comment: such a line is a string of JSON.
 _BREAKS: Final = re.compile("[\r\x85\u2028\u2029]")
+_QUOTED: Final = '#"'
 _NOTE: Final = re.compile(
-    rf"^{re.escape(_HEAD)}[^\n]*(?:\n|\Z)(?:#[@|:\\][^\n]*(?:\n|\Z))*", re.MULTILINE
+    rf'^{re.escape(_HEAD)}[^\n]*(?:\n|\Z)(?:#[@|:"\\][^\n]*(?:\n|\Z))*', re.MULTILINE
 )
+# The marker that ends a document. A comment after it belongs to the next one.
+_DOCUMENT_END: Final = re.compile(r"^\.\.\.(?=[ \t\r\n]|\Z)", re.MULTILINE)
 _REACH: Final = 200  # lines that a hunk is looked for, above and below its place
 # Anybody can write a note. Of a larger one, or one whose lines are elsewhere, nothing comes back.
 _MOST_HUNKS: Final = 10_000
@@ -36,28 +48,31 @@ class _Hunk(NamedTuple):
 
 
 def note_lines(text: str, changes: Sequence[TextChange], newline: str) -> str:
-    """Return the text with the changes applied, and a note of the lines that they replace.
-
-    Without the note if a line cannot be part of a comment.
-    """
+    """Return the text with the changes applied, and a note of the lines that they replace."""
     changed = apply_changes(text, changes)
-    after = _split(changed)
+    after = split_lines(changed)
     note = [_HEAD]
     for hunk in _make_hunks(text, changes):
         note.append(
             f"#@{hunk.number}+{hunk.replaced}"
             f" {_checksum(_ends_of(after, hunk.number, hunk.replaced))}"
         )
-        for line in hunk.before:
-            content = line.removesuffix("\n").removesuffix("\r")
-            is_other = line != content and line != content + newline
-            if _BREAKS.search(content):
-                return changed
-            note.append(f"{_OTHER_END if is_other else _LINE}{content}")
+        note += (_write_line(line, newline) for line in hunk.before)
+    marker = _DOCUMENT_END.search(changed)
+    at = marker.start() if marker else len(changed)
     if not text.endswith("\n"):
         note.append(_NO_FINAL_END)
-    end = "" if changed.endswith("\n") else newline
-    return f"{changed}{end}{newline.join(note)}{newline}"
+    end = "" if changed.endswith("\n", 0, at) else newline
+    return f"{changed[:at]}{end}{newline.join(note)}{newline}{changed[at:]}"
+
+
+def _write_line(line: str, newline: str) -> str:
+    """Return a line of a note, whose lines end with `newline`."""
+    content = line.removesuffix("\n").removesuffix("\r")
+    if _BREAKS.search(content):
+        return f"#{json.dumps(line)}"
+    is_other = line != content and line != content + newline
+    return f"{_OTHER_END if is_other else _LINE}{content}"
 
 
 def put_back_lines(text: str) -> str | None:
@@ -65,7 +80,7 @@ def put_back_lines(text: str) -> str | None:
     cut = _cut_note(text)
     if cut is None:
         return None
-    lines = _split(cut.text)
+    lines = split_lines(cut.text)
     places = _find_places(lines, cut.hunks)
     if places is None:
         return None
@@ -107,7 +122,7 @@ def _cut_note(text: str) -> _Cut | None:
     if not notes:
         return None
     note = notes[-1]
-    first, *rest = _split(note[0])
+    first, *rest = split_lines(note[0])
     newline = "\r\n" if first.endswith("\r\n") else "\n"
     other = "\n" if newline == "\r\n" else "\r\n"
     hunks: list[tuple[_Hunk, str]] = []
@@ -118,10 +133,22 @@ def _cut_note(text: str) -> _Cut | None:
             hunks.append((_Hunk(int(match[1]), int(match[2]), []), match[3]))
         elif line == _NO_FINAL_END:
             final_end = False
+        elif hunks and line.startswith(_QUOTED):
+            if (quoted := _read_quoted(line)) is None:
+                return None
+            hunks[-1][0].before.append(quoted)
         elif hunks:
             end_of_line = other if line.startswith(_OTHER_END) else newline
             hunks[-1][0].before.append(line[len(_LINE) :] + end_of_line)
     return _Cut(text[: note.start()] + text[note.end() :], hunks, final_end)
+
+
+def _read_quoted(line: str) -> str | None:
+    """Return the line that is a string of JSON after the sign of a comment; None if it is not."""
+    try:
+        return msgspec.json.decode(line[1:], type=str)
+    except (ValueError, UnicodeError):
+        return None
 
 
 def _make_hunks(text: str, changes: Iterable[TextChange]) -> Iterator[_Hunk]:
@@ -129,9 +156,9 @@ def _make_hunks(text: str, changes: Iterable[TextChange]) -> Iterator[_Hunk]:
     moved = 0  # lines that earlier hunks added
     counted, number = 0, 0
     for start, end, group in _group_by_lines(text, changes):
-        before = _split(text[start:end])
+        before = split_lines(text[start:end])
         inner = [TextChange(c.start - start, c.end - start, c.text) for c in group]
-        after = _split(apply_changes(text[start:end], inner))
+        after = split_lines(apply_changes(text[start:end], inner))
         number += text.count("\n", counted, start)
         counted = start
         first = _count_equal(before, after)
@@ -217,9 +244,3 @@ def _ends_of(lines: Sequence[str], at: int, count: int) -> tuple[str, str]:
 
 def _line(lines: Sequence[str], at: int) -> str:
     return lines[at].rstrip("\r\n") if 0 <= at < len(lines) else ""
-
-
-def _split(text: str) -> list[str]:
-    """Split a text into its lines, each with its end; only LF ends a line."""
-    *whole, rest = text.split("\n")
-    return [f"{line}\n" for line in whole] + ([rest] if rest else [])

@@ -52,6 +52,22 @@ def test_every_example_becomes_what_it_was(file: Path, cluster: tuple[str, ...])
     assert undone(translated(text, *cluster)) == (0, text, "")
 
 
+@every_row(
+    "end",
+    [
+        "...\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: a}\n",
+        "... # ends here\n# and more\n",
+        "...\n...\n",
+        "...",
+    ],
+)
+def test_the_end_of_a_document_stays_after_the_lines_before(end: str) -> None:
+    before = POD.replace("name: p,", 'name: p, labels: {a: "b\u2028\x85 c"},') + end
+    after = translated(before)
+    assert after.index("# Lines before the translation") < after.index("\n...")
+    assert undone(after)[:2] == (0, before)
+
+
 AS_WRITTEN = """\
 apiVersion: v1
 kind: Pod

@@ -140,6 +140,12 @@ def style(text: str, form: str) -> str:
         return text.replace("\n", "\r\n")
     if form == "unended":
         return text.rsplit("\n# the end", 1)[0]
+    if form == "ended":
+        return f"{text}...\n# after the document\n"
+    if form == "ended at the end":
+        return f"{text}..."
+    if form == "wide":
+        return text.replace("name: x   #", 'name: "x\u2028\x85 \u00fc\u2029" #')
     return text
 
 
@@ -163,7 +169,7 @@ def test_the_text_has_the_edited_value(form: str, data: st.DataObject) -> None:
     assert done.decode().startswith("# two pods")
 
 
-@pytest.mark.parametrize("form", ["plain", "crlf", "unended"])
+@pytest.mark.parametrize("form", ["plain", "crlf", "unended", "ended", "ended at the end", "wide"])
 @given(data=st.data())
 def test_noted_lines_come_back_byte_for_byte(form: str, data: st.DataObject) -> None:
     document = first(style(POD, form))
@@ -197,6 +203,7 @@ b: 3
         ("b: 2 # two", "00000000", "a: 1\nb: 2\n"),
         ("b: 9 # two", "15f5bc7d", "a: 1\nb: 2\n"),
         ("b: [", "15f5bc7d", "a: 1\nb: 2\n"),
+        ('b: 2\n#"b: \\ud800', "15f5bc7d", "a: 1\nb: 2\n"),
         ("b: 2\n#@9999999+9999999 15f5bc7d", "15f5bc7d", "a: 1\nb: 2\n"),
     ],
 )
