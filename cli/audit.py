@@ -25,7 +25,8 @@ from cli.terminal import output
 from cli.terminal.cluster_options import LIVE, VERSION, add_shared_options
 from cli.terminal.durations import parse_duration, parse_time
 from cli.terminal.exit_codes import BAD, DONE, exit_code
-from cli.terminal.streams import Streams, for_data, unfolded
+from cli.terminal.printable import make_printable
+from cli.terminal.streams import Streams, write_data
 from drawbridge.audit.compose import AskFit, DecisionsByFacts, Future, compose_audit, foresee
 from drawbridge.audit.fit import RunningPods
 from drawbridge.audit.model import Audit
@@ -230,9 +231,9 @@ def _print(
     streams: Streams,
 ) -> None:
     if options.output in _WRITERS:
+        text = "".join(_WRITERS[options.output](audit))
         # A table is read by persons, too; the page escapes what it shows.
-        choose = unfolded if options.output == "csv" else for_data
-        choose(streams.out).writelines(_WRITERS[options.output](audit))
+        write_data(streams.out, make_printable(text) if options.output == "csv" else text)
         return
     if options.output != "text":
         data = msgspec.to_builtins(audit) | output.findings_as_data(findings)

@@ -14,7 +14,7 @@ from cli.input.facts_file import choose_gates
 from cli.terminal import output
 from cli.terminal.cluster_options import VERSION, add_shared_options
 from cli.terminal.exit_codes import BAD, DONE, NOTICE
-from cli.terminal.streams import Streams, for_data
+from cli.terminal.streams import Streams, write_data
 from drawbridge.cel.dra.advice import describe_problem
 from drawbridge.cel.dra.environment import device_variables
 from drawbridge.cel.dra.selectors import Selectors, position
@@ -71,7 +71,7 @@ def run_batch(options: argparse.Namespace, enabled: gates.Gates, streams: Stream
     try:
         for result in evaluate_lines(_lines(options.batch, streams), enabled.version):
             code = max(code, BAD if not result.compiled else NOTICE if result.failed else DONE)
-            for_data(streams.out).write(result.line.decode() + "\n")
+            write_data(streams.out, result.line + b"\n")
     except OSError as error:
         if options.batch == "-" or isinstance(error, BrokenPipeError):
             raise
@@ -115,7 +115,7 @@ def run_expression(
             "error": refused and _problem_text(refused),
             "devices": [{key: row[key] for key in _SHOWN} for row in rows],
         }
-        for_data(streams.out).write(msgspec.json.format(msgspec.json.encode(shown)).decode() + "\n")
+        write_data(streams.out, msgspec.json.format(msgspec.json.encode(shown)) + b"\n")
     else:
         if not admitted:
             streams.err.write(f"{_describe_refusal(program, refused)}\n")
@@ -182,7 +182,7 @@ def _print_compile_errors(
             "error": _problem_text(problems[0]),
             "devices": [],
         }
-        for_data(streams.out).write(msgspec.json.format(msgspec.json.encode(shown)).decode() + "\n")
+        write_data(streams.out, msgspec.json.format(msgspec.json.encode(shown)) + b"\n")
         return BAD
     for problem in problems:
         place = (problem.line, problem.column) if problem.line > 0 else None

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from cli.commands import COMMANDS, parser_for
 from cli.terminal.command_parser import CommandParser
 from cli.terminal.exit_codes import BAD, DONE
-from cli.terminal.streams import Streams, for_data
+from cli.terminal.streams import Streams, write_data
 
 EXIT_CODES = {DONE: "printed", BAD: "bad input"}
 _OF_FILES: Final = ("FILE", "DIR", "PATH")
@@ -151,7 +151,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
     """Print the script."""
-    for_data(streams.out).write(_SCRIPTS[options.shell])
+    write_data(streams.out, _SCRIPTS[options.shell])
     return DONE
 
 

@@ -14,7 +14,8 @@ from cli.terminal import output
 from cli.terminal.cluster_options import LIVE, add_shared_options
 from cli.terminal.durations import parse_duration
 from cli.terminal.exit_codes import BAD, DONE
-from cli.terminal.streams import Streams, unfolded
+from cli.terminal.printable import make_printable
+from cli.terminal.streams import Streams, write_data
 from drawbridge.agreement.operation_codes import USAGE_BOOK_UNREADABLE
 from drawbridge.cluster import resources
 from drawbridge.documents.document import LocatedFinding
@@ -113,7 +114,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         lines = _format(summary, options.by)
         output.write_lines(lines, streams.out)
     elif options.output == "csv":
-        unfolded(streams.out).write(_format_csv(summary, options.by))
+        write_data(streams.out, make_printable(_format_csv(summary, options.by)))
     else:
         data = _to_json(summary) | output.findings_as_data(findings)
         output.print_value(data, options.output, streams.out)

@@ -11,7 +11,7 @@ from typing import Final, TextIO, TypeVar
 import msgspec
 
 from cli.terminal.exit_codes import BAD
-from cli.terminal.streams import Streams, for_data, unescaped
+from cli.terminal.streams import Streams, unescaped, write_data
 from drawbridge.documents.document import LocatedFinding
 from drawbridge.dra.counted import count_noun
 from drawbridge.finding import Severity
@@ -116,13 +116,13 @@ def write_lines(lines: Iterable[str], stream: TextIO) -> None:
 
 def print_value(data: object, form: str, stream: TextIO) -> None:
     """Print plain data as `json` or `yaml`."""
-    stream = for_data(stream)
     if form == "json":
-        stream.write(f"{json.dumps(data, indent=2, ensure_ascii=False)}\n")
+        write_data(stream, f"{json.dumps(data, indent=2, ensure_ascii=False)}\n")
         return
     import yaml  # noqa: PLC0415  # takes 15 ms, which JSON output does not need
 
-    yaml.safe_dump(data, stream, sort_keys=False, allow_unicode=True, width=100)
+    text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100)
+    write_data(stream, text)
 
 
 def findings_as_data(located: Iterable[LocatedFinding]) -> dict[str, list[object]]:

@@ -37,12 +37,17 @@ class PrintableStream(io.TextIOBase):
 
     def write(self, text: str) -> int:
         """Write text with lines, tabs and colours as they are."""
-        self.beneath.write(_COLOUR_OR_CHARACTER.sub(_escape, text))
+        self.beneath.write(make_printable(text))
         return len(text)
 
     def flush(self) -> None:
         """Flush the other stream."""
         self.beneath.flush()
+
+
+def make_printable(text: str) -> str:
+    """Return a text with each character escaped that is not printable."""
+    return _COLOUR_OR_CHARACTER.sub(_escape, text)
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -80,3 +80,19 @@ def unescaped(stream: TextIO) -> TextIO:
 def for_data(stream: TextIO) -> TextIO:
     """Return the stream for data that programs read: unchanged, except in a terminal."""
     return unfolded(stream) if stream.isatty() else unescaped(stream)
+
+
+def write_data(stream: TextIO, data: str | bytes) -> None:
+    """Write data that programs read: as UTF-8 whatever the locale is, and in a terminal as text.
+
+    Bytes are written unchanged: an unreadable file may contain invalid text.
+    """
+    stream = for_data(stream)
+    binary = getattr(stream, "buffer", None)
+    if binary is None:
+        text = data if isinstance(data, str) else data.decode(errors="backslashreplace")
+        stream.write(text)
+        return
+    stream.flush()
+    # JSON has the same escape for half of a surrogate pair, which only JSON can contain.
+    binary.write(data if isinstance(data, bytes) else data.encode(errors="backslashreplace"))

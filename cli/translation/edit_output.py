@@ -9,14 +9,13 @@ from msgspec.structs import replace
 
 from cli.input.special_files import BUILD_NAME
 from cli.terminal import output
-from cli.terminal.streams import Streams, for_data
+from cli.terminal.streams import Streams, write_data
 from cli.translation.edited_manifests import EditResult
 from cli.translation.manifest_text import (
     describe_changes,
     detect_newline,
     join_documents,
     print_each,
-    write_bytes,
 )
 from cli.translation.output_folder import compare_files, remove_emptied, write_folder
 from drawbridge.documents.document import LocatedFinding
@@ -95,9 +94,11 @@ def print_result(
         streams.out.writelines(f"{line}\n" for line in summary)
     else:
         if form == "yaml":
-            write_bytes(streams.out, _as_stream(result, templates))
+            write_data(streams.out, _as_stream(result, templates))
         else:
-            for_data(streams.out).writelines(_diff(result, options))
+            # A patch applies to the bytes of a file, also to invalid text.
+            changes = "".join(_diff(result, options))
+            write_data(streams.out, changes.encode(errors="surrogateescape"))
         # The findings follow the manifests, also where both streams are one.
         streams.out.flush()
         joined = shown if options.verbose else _join_equal(shown, by_object=True)

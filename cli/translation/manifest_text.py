@@ -4,10 +4,10 @@ import difflib
 import io
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, TextIO
+from typing import Final
 
 from cli.terminal import output
-from cli.terminal.streams import for_data
+from drawbridge.documents.cuts import split_lines
 from drawbridge.documents.values import Value
 from drawbridge.dra.counted import count_noun
 from drawbridge.names import ORIGINAL_ANNOTATION
@@ -44,17 +44,6 @@ def join_documents(texts: Iterable[bytes], newline: bytes = b"\n") -> bytes:
     return joined
 
 
-def write_bytes(stream: TextIO, data: bytes) -> None:
-    """Write bytes, unchanged except in a terminal: an unreadable file may contain invalid text."""
-    stream = for_data(stream)
-    binary = getattr(stream, "buffer", None)
-    if binary is None:
-        stream.write(data.decode(errors="backslashreplace"))
-        return
-    stream.flush()
-    binary.write(data)
-
-
 def describe_changes(
     before: bytes, after: bytes, old: str, new: str, *, whole: bool = True
 ) -> Iterator[str]:
@@ -64,7 +53,7 @@ def describe_changes(
     does not read it, and it is longer than all other changes.
     """
     before_lines, after_lines = (
-        text.decode(errors="backslashreplace").splitlines(keepends=True) for text in (before, after)
+        split_lines(text.decode(errors="surrogateescape")) for text in (before, after)
     )
     for line in difflib.unified_diff(before_lines, after_lines, old, new):
         text = line if whole else _ORIGINAL.sub(_fold, line)

@@ -2,12 +2,16 @@
 
 import io
 import json
+from pathlib import Path
 
 import pytest
 
+from cli.main import dispatch
 from cli.terminal import output
+from cli.terminal.streams import Streams, make_safe, write_data
 from drawbridge.documents.document import LocatedFinding
 from drawbridge.finding import Finding, Severity
+from tests.cli.running import command
 from tests.tables import read_yaml
 
 
@@ -89,6 +93,54 @@ def test_non_ascii_text_is_not_escaped() -> None:
         out = io.StringIO()
         output.print_value({"a": "Zürich"}, form, out)
         assert "Zürich" in out.getvalue()
+
+
+PODS = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: ü, namespace: zürich, labels: {a: "\u2028"}}
+spec:
+  containers: [{name: m, image: i, resources: {limits: {nvidia.com/gpu: 1}}}]
+---
+apiVersion: v1
+kind: Node
+metadata: {name: nö}
+"""
+DATA = [
+    *(("translate", "-f", "-", "-o", form) for form in ("yaml", "json", "diff")),
+    *(("audit", "--cluster", "-", "-o", form) for form in ("json", "yaml", "csv", "html")),
+    *(("explain", "zürich/ü", "--cluster", "-", "-o", form) for form in ("json", "yaml")),
+    *(("simulate", "-f", "-", "-o", form) for form in ("json", "yaml")),
+]
+
+
+@pytest.mark.parametrize("words", DATA, ids=" ".join)
+def test_data_is_utf_8_whatever_the_locale_is(words: tuple[str, ...]) -> None:
+    plain = command(*words, stdin=PODS).out
+    assert not plain.isascii()
+    for encoding in ("ascii", "latin-1", "utf-16"):
+        written = io.BytesIO()
+        beneath = io.TextIOWrapper(written, encoding, errors="backslashreplace", write_through=True)
+        streams = Streams(io.BytesIO(PODS.encode()), make_safe(beneath), io.StringIO())
+        dispatch(words, streams, "drawbridge")
+        assert written.getvalue().decode() == plain
+
+
+def test_half_of_a_surrogate_pair_is_an_escape_of_json() -> None:
+    written = io.BytesIO()
+    stream = io.TextIOWrapper(written, "utf-8")
+    write_data(stream, '"\ud800"')
+    assert written.getvalue() == b'"\\ud800"'
+
+
+def test_a_difference_has_the_bytes_and_the_lines_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_bytes(PODS.encode() + b"---\nnote: \xff\n# \x0b\x0c\xc2\x85\n")
+    out = io.BytesIO()
+    streams = Streams(io.BytesIO(), io.TextIOWrapper(out, "ascii"), io.StringIO())
+    dispatch(("translate", "-f", str(tmp_path), "-o", "diff", "-v"), streams, "drawbridge")
+    assert b"metadata: {name: \xc3\xbc" in out.getvalue()
+    # Each line has the mark of a difference.
+    assert {line[:1] for line in out.getvalue().split(b"\n")} <= {b"-", b"+", b"@", b" ", b""}
 
 
 def test_control_characters_from_the_input_are_escaped() -> None:
