@@ -2,9 +2,8 @@
 
 import asyncio
 import contextlib
-import os
 import ssl
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -14,6 +13,7 @@ from certs.issuing import read_leaf_secret
 from certs.leaf import LEAF_LIFE, Leaf, find_renewal, names_of_service, needs_new_leaf, sign_leaf
 from certs.watched_secret import WatchedAuthorities, WatchedSecret
 from drawbridge.cluster.session import Session
+from drawbridge.cluster.tls import open_in_memory
 from drawbridge.names import ALLOCATOR_SECRET
 from drawbridge.process import metrics
 from drawbridge.process.tls import (
@@ -140,7 +140,7 @@ class StoredCertificate:
             leaf, client_ca = self._find_leaf(), self._served.read_client_ca()
             if leaf is None or (leaf, client_ca) == (self.leaf, self._client_ca):
                 return False
-            with _open_in_memory(leaf.certificate + leaf.key) as path:
+            with open_in_memory((leaf.certificate + leaf.key).encode()) as path:
                 self._served.use(path, path, client_ca, due=find_renewal(leaf, self._life))
         except (ssl.SSLError, OSError, ValueError) as error:
             # Report each reason once. The next attempt follows within a minute.
@@ -187,16 +187,6 @@ class SignedCertificate(StoredCertificate):
         if authority is None or not needs_new_leaf(self.leaf, authority, now, self._life):
             return self.leaf
         return sign_leaf(authority, self._names, now, self._life)
-
-
-@contextlib.contextmanager
-def _open_in_memory(text: str) -> Iterator[str]:
-    """Offer a text as a file in memory: OpenSSL reads keys from files only."""
-    descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
-    with open(descriptor, "wb") as file:  # noqa: PTH123  # a descriptor
-        file.write(text.encode())
-        file.flush()
-        yield f"/proc/self/fd/{descriptor}"
 
 
 _: type[CertificateSource] = StoredCertificate

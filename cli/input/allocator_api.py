@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from drawbridge.cluster.credentials import Access
     from drawbridge.cluster.session import Session
+    from drawbridge.cluster.tls import KeyPair
 
 SECONDS: Final = 20.0
 Json = Mapping[str, Any]
@@ -99,17 +100,19 @@ def trust(
     place: str,
     file: str | None,
     authorities: str | None = None,
-    client_certificate: tuple[str, str | None] | None = None,
+    client_certificate: "KeyPair | None" = None,
 ) -> "ssl.SSLContext":
     """Trust the CAs of a file or a text, or else of this machine; raises ClusterReadError."""
     import ssl  # noqa: PLC0415  # loaded on demand
+
+    from drawbridge.cluster.tls import load_pair  # noqa: PLC0415  # same
 
     try:
         context = ssl.create_default_context(
             cafile=file or None, cadata=None if file else authorities or None
         )
         if client_certificate is not None:
-            context.load_cert_chain(*client_certificate)
+            load_pair(context, client_certificate)
     except (OSError, ValueError) as error:
         raise no_answer(place, f"cannot load the CA or the client certificate: {error}") from None
     return context
@@ -152,7 +155,7 @@ def ask_allocator(options: argparse.Namespace, path: str, body: object) -> Json:
     chosen = argparse.Namespace(kubeconfig=options.kubeconfig, context=options.context or CURRENT)
 
     async def send(session: "Session") -> Json:
-        header = (await session.access()).headers.get("Authorization", "")
+        header = _bearer(await session.access())
         if not header:
             text = "the kubeconfig has no token, and client certificates are not sent"
             raise no_answer(url, text)
@@ -224,10 +227,16 @@ def _read_token(place: str, access: "Access") -> str:
     if any(each.startswith("Impersonate-") for each in access.headers):
         # The allocator would answer with the rights of the user who impersonates.
         raise no_answer(place, "the kubeconfig impersonates a user")
-    token = access.headers.get("Authorization", "")
+    token = _bearer(access)
     if not token and access.client_certificate is None:
         raise no_answer(place, "the kubeconfig has no token and no client certificate")
     return token
+
+
+def _bearer(access: "Access") -> str:
+    """Return the header with a token; the API knows no passwords."""
+    header = access.headers.get("Authorization", "")
+    return header if header.startswith("Bearer ") else ""
 
 
 class _Registration(NamedTuple):

@@ -74,9 +74,11 @@ class Session:
         kubeconfig: str | None = None,
         context: str | None = None,
         namespace: str | None = None,
+        *,
+        prefers_pod: bool = False,
     ) -> Self:
         """Read credentials and open a session; raises AccessError if there are none."""
-        credentials = Credentials(kubeconfig, context)
+        credentials = Credentials(kubeconfig, context, prefers_pod=prefers_pod)
         await credentials.access()
         return cls(credentials, namespace=namespace)
 

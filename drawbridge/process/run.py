@@ -221,7 +221,9 @@ async def _serve_with_session(
     async with contextlib.AsyncExitStack() as opened:
 
         async def open_session() -> None:
-            session = await Session.open(options.kubeconfig, options.context, options.namespace)
+            named = (options.kubeconfig, options.context, options.namespace)
+            # A process is where it serves, whatever somebody mounts in its home.
+            session = await Session.open(*named, prefers_pod=True)
             sessions.append(await opened.enter_async_context(session))
 
         if not await wait_unless_stopped(open_session(), stop):

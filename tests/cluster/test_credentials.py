@@ -1,6 +1,7 @@
-"""Credentials from kubeconfigs, plug-ins, token files and the service account of a pod."""
+"""Credentials from kubeconfigs and token files."""
 
 import asyncio
+import base64
 import datetime as dt
 import json
 import sys
@@ -8,7 +9,6 @@ from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 import pytest_asyncio
@@ -20,6 +20,7 @@ from drawbridge.cluster.session import Session
 from tests.cluster.certificates import Authority
 from tests.cluster.clocks import Clock
 from tests.cluster.fake.api import FakeApi
+from tests.cluster.plugins import config, plugin
 
 pytestmark = pytest.mark.asyncio
 
@@ -28,23 +29,6 @@ pytestmark = pytest.mark.asyncio
 async def api() -> AsyncIterator[FakeApi]:
     async with FakeApi() as server:
         yield server
-
-
-def config(path: Path, url: str, user: dict[str, Any], **cluster: object) -> str:
-    """Write a kubeconfig with two contexts."""
-    content = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "usual",
-        "clusters": [{"name": "c", "cluster": {"server": url, **cluster}}],
-        "users": [{"name": "u", "user": user}],
-        "contexts": [
-            {"name": "usual", "context": {"cluster": "c", "user": "u"}},
-            {"name": "other", "context": {"cluster": "c", "user": "u", "namespace": "mine"}},
-        ],
-    }
-    path.write_text(json.dumps(content), encoding="utf-8")
-    return str(path)
 
 
 def token_of(api: FakeApi) -> str:
@@ -57,7 +41,7 @@ async def asked(credentials: Credentials) -> str:
 
 
 async def test_a_user_without_a_home_has_no_default_kubeconfig(tmp_path: Path) -> None:
-    """A process of its own, because the library looks for the home when it is imported."""
+    """A process of its own, because it changes `pwd`."""
     program = f"""
 import asyncio, os, pathlib, pwd
 def no_user(number): raise KeyError(number)
@@ -95,33 +79,32 @@ async def test_the_namespace_comes_from_the_context(api: FakeApi, tmp_path: Path
     assert token_of(api) == "Bearer secret"
 
 
-async def test_several_kubeconfig_files_are_merged(
-    api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config(tmp_path / "one", api.url, {"token": "one"})
-    config(tmp_path / "two", "http://127.0.0.1:1", {"token": "two"})
-    monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'one'}:{tmp_path / 'two'}:{tmp_path / 'none'}")
-    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    async with await Session.open() as session:
-        await session.version()
+async def test_several_kubeconfig_files_are_merged(api: FakeApi, tmp_path: Path) -> None:
+    first = config(tmp_path / "one", api.url, {"token": "one"})
+    second = config(tmp_path / "two", "http://127.0.0.1:1", {"token": "two"})
+    environ = {"KUBECONFIG": f"{tmp_path / 'none'}::{first}:{second}:{first}"}
+    await asked(Credentials(environ=environ))
 
     assert token_of(api) == "Bearer one"
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (None, "config does not exist"),
-        ("{", "kubeconfig"),
-        ("[]", "kubeconfig"),
-        ('{"current-context": "x", "contexts": []}', "Expected object with name x"),
-    ],
-)
+UNUSABLE_KUBECONFIGS = [
+    (None, "does not exist"),
+    ("{", "config:1: "),
+    ("[]", "Expected `object`, got `array`"),
+    ('{"current-context": "x", "contexts": []}', "context 'x' does not exist"),
+    ("folder", "Is a directory"),
+]
+
+
+@pytest.mark.parametrize(("content", "said"), UNUSABLE_KUBECONFIGS)
 async def test_an_unusable_kubeconfig_is_named(
     tmp_path: Path, content: str | None, said: str
 ) -> None:
     path = tmp_path / "config"
-    if content is not None:
+    if content == "folder":
+        path.mkdir()
+    elif content is not None:
         path.write_text(content, encoding="utf-8")
     with pytest.raises(AccessError) as caught:
         await Session.open(str(path))
@@ -134,6 +117,36 @@ async def test_an_unknown_context_is_named(api: FakeApi, tmp_path: Path) -> None
     path = config(tmp_path / "config", api.url, {})
     with pytest.raises(AccessError, match="nowhere"):
         await Session.open(path, "nowhere")
+
+
+SERVERS = [
+    ("127.0.0.1:6443", "http://127.0.0.1:6443"),
+    ("localhost:8080/", "http://localhost:8080"),
+    ("HTTPS://[::1]:6443/a/", "https://[::1]:6443/a"),
+    ("127.0.0.1/clusters/7", None),
+    ("ftp://127.0.0.1", None),
+    ("https://", None),
+    ("https://a:port", None),
+]
+
+
+@pytest.mark.parametrize(("server", "read"), SERVERS)
+async def test_a_server_is_read_as_client_go_reads_it(
+    tmp_path: Path, server: str, read: str | None
+) -> None:
+    credentials = Credentials(config(tmp_path / "config", server, {}), environ={})
+    if read is not None:
+        assert (await credentials.access()).server == read
+        return
+    with pytest.raises(AccessError, match="is not a URL"):
+        await credentials.access()
+
+
+async def test_a_token_is_not_sent_where_others_can_read_it(tmp_path: Path) -> None:
+    for user in ({"token": "secret", "as": "jane"}, {"username": "jane", "as": "jane"}):
+        path = config(tmp_path / "config", "http://192.0.2.1", user)
+        access = await Credentials(path, environ={}).access()
+        assert access.headers == {"Impersonate-User": "jane"}
 
 
 async def test_a_path_in_the_server_address_is_kept(api: FakeApi, tmp_path: Path) -> None:
@@ -150,9 +163,69 @@ async def test_impersonation_fields_become_headers(api: FakeApi, tmp_path: Path)
     assert api.requests[-1].headers["Impersonate-User"] == "jane"
     assert api.requests[-1].headers["Impersonate-Uid"] == "7"
 
-    path = config(tmp_path / "config", api.url, {"as": "jane", "as-groups": ["a"]})
-    with pytest.raises(AccessError, match="as-groups"):
-        await Session.open(path)
+
+UNUSABLE_USERS = [
+    ({"as": "jane", "as-groups": ["a"]}, "as-groups"),
+    ({"as-uid": "7"}, "as-uid needs as"),
+    ({"token": "a", "username": "b"}, "a token and a username"),
+    ({"exec": {}, "auth-provider": {"name": "oidc"}}, "exec and auth-provider"),
+    ({"client-certificate": "a", "client-certificate-data": "YQ=="}, "are both set"),
+    ({"client-certificate": "none.crt"}, "cannot read client-certificate /.*/none.crt: No such"),
+    ({"client-certificate-data": "YQ=="}, "without its client-key"),
+    ({"client-certificate-data": "%"}, "client-certificate-data is not valid base64"),
+    ({"client-certificate-data": "YQ==", "client-key-data": "YQ=="}, "cannot load the client cert"),
+    ({"tokenFile": "empty"}, "tokenFile /.*/empty is empty"),
+    ({"tokenFile": "binary"}, "tokenFile /.*/binary is not UTF-8"),
+    ({"auth-provider": {"name": "gcp"}}, "no auth-provider 'gcp' any more; use an exec plug-in"),
+    ({"auth-provider": {"name": "oidc", "config": {"id-token": "x"}}}, "no usable id-token"),
+]
+
+
+@pytest.mark.parametrize(("user", "said"), UNUSABLE_USERS)
+async def test_an_unusable_user_is_explained(
+    tmp_path: Path, user: dict[str, Any], said: str
+) -> None:
+    (tmp_path / "empty").write_text("\n")
+    (tmp_path / "binary").write_bytes(b"\xff")
+    path = config(tmp_path / "config", "https://127.0.0.1:1", user)
+    with pytest.raises(AccessError, match=f"^kubeconfig {path}: .*{said}"):
+        await Credentials(path).access()
+
+
+USERS = [
+    ({}, None),
+    ({"username": "jane", "password": "ü"}, "Basic amFuZTrDvA=="),
+    ({"password": "alone"}, None),
+    ({"token": "stale", "tokenFile": "fresh"}, "Bearer fresh"),
+    ({"token": "instead", "tokenFile": "none"}, "Bearer instead"),
+    ({"token": "static", "exec": {"command": "not run"}}, "Bearer static"),
+    ({"client-certificate-data": "", "client-key-data": ""}, None),
+]
+
+
+@pytest.mark.parametrize(("user", "authorization"), USERS)
+async def test_a_user_sends_what_kubectl_sends(
+    tmp_path: Path, user: dict[str, Any], authorization: str | None
+) -> None:
+    (tmp_path / "fresh").write_text("fresh\n")
+    path = config(tmp_path / "config", "https://127.0.0.1:1", user)
+    access = await Credentials(path).access()
+    assert access.headers.get("Authorization") == authorization
+
+
+async def test_an_id_token_is_used_until_it_expires(tmp_path: Path) -> None:
+    def of(seconds: float) -> Credentials:
+        ends = dt.datetime.now(dt.UTC).timestamp() + seconds
+        claims = base64.urlsafe_b64encode(json.dumps({"exp": ends}).encode()).decode().rstrip("=")
+        provider = {"name": "oidc", "config": {"id-token": f"a.{claims}.c"}}
+        path = config(tmp_path / "config", "https://127.0.0.1:1", {"auth-provider": provider})
+        return Credentials(path, now=Clock().now)
+
+    access = await of(600).access()
+    assert access.headers["Authorization"].startswith("Bearer a.")
+    assert 530 < access.renew_at - Clock().now() < 541
+    with pytest.raises(AccessError, match=r"expired at .*; use an exec plug-in"):
+        await of(-1).access()
 
 
 @pytest.mark.parametrize("user", [{"token": "a\x07b"}, {"as": "jane\r\nX: y"}])
@@ -199,7 +272,7 @@ async def test_a_proxy_that_cannot_be_used_is_named_without_its_credentials(
 
 
 async def test_a_proxy_url_without_a_scheme_is_refused(tmp_path: Path) -> None:
-    for proxy in ("proxy:3128", "jane:secret@proxy:3128", 3128):
+    for proxy in ("proxy:3128", "jane:secret@proxy:3128"):
         path = config(tmp_path / "config", "http://cluster.invalid", {}, **{"proxy-url": proxy})
         with pytest.raises(AccessError, match="proxy-url: cannot use the proxy") as caught:
             await Credentials(path, environ={}).access()
@@ -286,76 +359,6 @@ async def test_concurrent_rejections_read_the_token_once(api: FakeApi, tmp_path:
     assert runs.read_text() == "xx"
 
 
-# --- plug-ins ----------------------------------------------------------------------------------
-
-
-def plugin(folder: Path, does: str = "", *, seconds: float | None = None, **status: str) -> Any:  # noqa: ANN401  # JSON
-    """Write a plug-in that runs a command and returns a new token each time."""
-    script = folder / "plugin.py"
-    expiry = ""
-    if seconds is not None:
-        ends = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=seconds)
-        expiry = f"{ends:%Y-%m-%dT%H:%M:%SZ}"
-    lines = [
-        "import json, os, pathlib, sys",
-        does,
-        f"path = pathlib.Path({str(folder / 'number')!r})",
-        "number = int(path.read_text()) + 1 if path.exists() else 1",
-        "path.write_text(str(number))",
-        "info = json.loads(os.environ['KUBERNETES_EXEC_INFO'])",
-        f"status = {status!r} or {{'token': f'token-{{number}}'}}",
-        f"status |= {{'expirationTimestamp': {expiry!r}}} if {expiry!r} else {{}}",
-        "made = {'apiVersion': info['apiVersion'], 'kind': 'ExecCredential', 'status': status}",
-        "print(json.dumps(made))",
-    ]
-    script.write_text("\n".join(lines), encoding="utf-8")
-    version = "client.authentication.k8s.io/v1"
-    return {"exec": {"apiVersion": version, "command": sys.executable, "args": [str(script)]}}
-
-
-async def test_a_plug_in_returns_the_token_and_runs_again_after_a_rejection(
-    api: FakeApi, tmp_path: Path
-) -> None:
-    api.tokens = {"token-2"}
-    await asked(Credentials(config(tmp_path / "config", api.url, plugin(tmp_path))))
-
-    assert [seen.headers["Authorization"] for seen in api.requests] == [
-        "Bearer token-1",
-        "Bearer token-2",
-    ]
-
-
-async def test_a_plug_in_runs_again_before_its_token_expires(api: FakeApi, tmp_path: Path) -> None:
-    clock = Clock()
-    path = config(tmp_path / "config", api.url, plugin(tmp_path, seconds=600))
-    async with Session(Credentials(path, now=clock.now)) as session:
-        for later in (0, 500, 45):
-            clock.time += later
-            await session.version()
-
-    assert [seen.headers["Authorization"] for seen in api.requests] == [
-        "Bearer token-1",
-        "Bearer token-1",
-        "Bearer token-2",
-    ]
-
-
-async def test_the_error_of_a_plug_in_is_quoted(api: FakeApi, tmp_path: Path) -> None:
-    path = config(tmp_path / "config", api.url, plugin(tmp_path, "sys.exit('please log in')"))
-    with pytest.raises(AccessError) as caught:
-        await Session.open(path)
-
-    assert sys.executable in str(caught.value)
-    assert "please log in" in str(caught.value)
-
-
-async def test_a_missing_plug_in_is_named(api: FakeApi, tmp_path: Path) -> None:
-    user = plugin(tmp_path)
-    user["exec"]["command"] = "no-such-plug-in"
-    with pytest.raises(AccessError, match="no-such-plug-in"):
-        await Session.open(config(tmp_path / "config", api.url, user))
-
-
 # --- certificates ------------------------------------------------------------------------------
 
 
@@ -413,74 +416,55 @@ async def test_a_client_certificate_is_sent(tmp_path: Path) -> None:
             await asked(Credentials(config(tmp_path / "config", api.url, {}, **trusted)))
 
 
-# --- in a pod ----------------------------------------------------------------------------------
-
-
-async def test_a_pod_uses_its_service_account_and_renews_the_token(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_proc", [True, False])
+async def test_no_file_with_a_key_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_proc: bool
+) -> None:
     authority = Authority(tmp_path)
-    (tmp_path / "token").write_text("first\n")
-    (tmp_path / "namespace").write_text("drawbridge-system\n")
-    clock = Clock()
-    async with FakeApi(tls=authority.server()) as api:
-        where = urlsplit(api.url)
-        environ = {
-            "KUBERNETES_SERVICE_HOST": f"{where.hostname}",
-            "KUBERNETES_SERVICE_PORT": f"{where.port}",
-        }
-        credentials = Credentials(service_account=tmp_path, environ=environ, now=clock.now)
-        async with Session(credentials) as session:
-            await session.version()
-            assert session.namespace == "drawbridge-system"
-            (tmp_path / "token").write_text("second\n")
-            clock.time += 61
-            await session.version()
-
-    assert [seen.headers["Authorization"] for seen in api.requests] == [
-        "Bearer first",
-        "Bearer second",
-    ]
+    public, private = authority.signed("me")
+    user = {
+        "client-certificate-data": base64.b64encode(public.read_bytes()).decode(),
+        "client-key-data": base64.b64encode(private.read_bytes()).decode(),
+    }
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    if has_proc:
+        monkeypatch.setattr("tempfile.NamedTemporaryFile", None)
+    else:
+        monkeypatch.setattr("drawbridge.cluster.tls._DESCRIPTORS", tmp_path / "none")
+    async with FakeApi(tls=authority.server(asks=True)) as api:
+        trusted = {"certificate-authority": str(authority.file)}
+        credentials = Credentials(config(tmp_path / "config", api.url, user, **trusted))
+        assert await asked(credentials) == "1.36"
+        assert not [*(tmp_path / "tmp").iterdir()]
+    access = await credentials.access()
+    assert access.client_certificate == (public.read_bytes(), private.read_bytes())
+    assert "PRIVATE KEY" not in repr(access.client_certificate)
 
 
-UNUSABLE = [
-    ("token", b""),
-    ("token", b"\n"),
-    ("token", b"\xff\xfe"),
-    ("token", b"on\ne"),
-    ("token", b"on\0e"),
-    ("ca.crt", b""),
-    ("ca.crt", b"\xff"),
-    ("ca.crt", b"-----BEGIN CERTIFICATE-----\nMIIB"),
-    ("namespace", b"\xff"),
-    ("namespace", b"\n"),
+CAS = [
+    ({"certificate-authority-data": "", "certificate-authority": "ca.crt"}, None),
+    ({"certificate-authority-data": "%%"}, "certificate-authority-data is not valid base64"),
+    ({"certificate-authority-data": "aGVsbG8="}, "the CA: it is no certificate in PEM form"),
+    ({"certificate-authority": "empty"}, "the CA: it is empty"),
+    ({"certificate-authority": "none"}, "cannot read certificate-authority /.*/none: No such file"),
+    ({"certificate-authority": "ca.crt", "insecure-skip-tls-verify": True}, "are both set"),
+    ({"certificate-authority": "ca.crt", "certificate-authority-data": "YQ=="}, "are both set"),
 ]
 
 
-@pytest.mark.parametrize(("name", "content"), UNUSABLE)
-async def test_unusable_files_of_a_service_account_keep_the_last_credentials(
-    tmp_path: Path, name: str, content: bytes
+@pytest.mark.parametrize(("cluster", "said"), CAS)
+async def test_an_unusable_ca_is_explained(
+    tmp_path: Path, cluster: dict[str, Any], said: str | None
 ) -> None:
     authority = Authority(tmp_path)
-    (tmp_path / "token").write_text("first")
-    (tmp_path / "namespace").write_text("drawbridge-system")
-    environ = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "1"}
-    assert authority.file == tmp_path / "ca.crt"
-    clock = Clock()
-    credentials = Credentials(service_account=tmp_path, environ=environ, now=clock.now)
-    access = await credentials.access()
-    (tmp_path / name).write_bytes(content)
-    clock.time += 61
-    assert await credentials.access() is access
-    assert credentials.namespace == "drawbridge-system"
-    with pytest.raises(AccessError):
-        await Credentials(service_account=tmp_path, environ=environ).access()
-
-
-async def test_an_explicit_kubeconfig_takes_precedence_over_the_pod(
-    api: FakeApi, tmp_path: Path
-) -> None:
-    (tmp_path / "token").write_text("of the pod")
-    path = config(tmp_path / "config", api.url, {"token": "named"})
-    environ = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "1"}
-    await asked(Credentials(path, service_account=tmp_path, environ=environ))
-
-    assert token_of(api) == "Bearer named"
+    authority.file.write_bytes("# Größe\n".encode() + authority.file.read_bytes())
+    (tmp_path / "empty").write_text("")
+    credentials = Credentials(config(tmp_path / "config", "https://127.0.0.1:1", {}, **cluster))
+    if said is None:
+        access = await credentials.access()
+        assert access.tls is not None
+        assert len(access.tls.get_ca_certs()) == 1
+        return
+    with pytest.raises(AccessError, match=said):
+        await credentials.access()

@@ -69,7 +69,7 @@ def test_credentials_are_read_without_the_generated_modules(site: Path, tmp_path
     kubeconfig = {
         "current-context": "c",
         "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
-        "clusters": [{"name": "k", "cluster": {"server": "http://10.0.0.1:8080"}}],
+        "clusters": [{"name": "k", "cluster": {"server": "https://10.0.0.1:8080"}}],
         "users": [{"name": "u", "user": {"exec": _plugin(tmp_path)}}],
     }
     (tmp_path / "kubeconfig").write_text(json.dumps(kubeconfig))
@@ -78,7 +78,7 @@ def test_credentials_are_read_without_the_generated_modules(site: Path, tmp_path
     authorities = site.parents[4] / "etc/ssl/certs/ca-certificates.crt"
     (tmp_path / "ca.crt").write_bytes(authorities.read_bytes())
     assert run(site, READ_CREDENTIALS, tmp_path).splitlines() == [
-        "http://10.0.0.1:8080 Bearer of-the-plug-in",
+        "https://10.0.0.1:8080 Bearer of-the-plug-in",
         "https://10.96.0.1:443 Bearer of-the-pod",
     ]
 
