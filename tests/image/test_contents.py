@@ -51,21 +51,6 @@ def test_an_image_without_authorities_is_refused() -> None:
         contents.system_files({})
 
 
-@every_row(
-    ("path", "is_left_out"),
-    [
-        ("kubernetes/aio/client/models/v1_pod.py", True),
-        ("kubernetes/client/api/core_v1_api.py", True),
-        ("kubernetes/aio/client/models/__init__.py", False),
-        ("kubernetes/aio/client/configuration.py", False),
-        ("kubernetes/aio/config/kube_config.py", False),
-        ("other/client/models/pod.py", False),
-    ],
-)
-def test_only_generated_modules_of_the_client_are_left_out(path: str, *, is_left_out: bool) -> None:
-    assert contents.is_generated_module(path) is is_left_out
-
-
 def test_a_library_that_no_package_brings_is_reported() -> None:
     module = File(Path(_ssl.__file__).read_bytes())
     tree = {"usr/lib/_ssl.so": module, "usr/lib/libc.so.6": File(b"")}

@@ -46,16 +46,6 @@ def test_a_wheel_is_unpacked_to_site_packages(tmp_path: Path) -> None:
     }
 
 
-def test_generated_modules_of_the_client_are_left_out(tmp_path: Path) -> None:
-    files = {
-        "kubernetes/aio/client/models/v1_pod.py": b"",
-        "kubernetes/aio/client/models/__init__.py": b"",
-    }
-    contents = wheels.read(wheel(tmp_path, files)).files
-    assert f"{SITE}/kubernetes/aio/client/models/__init__.py" in contents
-    assert f"{SITE}/kubernetes/aio/client/models/v1_pod.py" not in contents
-
-
 def test_a_wheel_with_files_outside_of_site_packages_is_refused(tmp_path: Path) -> None:
     path = wheel(tmp_path, {"some_thing-1.2.data/scripts/run": b"#!/bin/sh"})
     with pytest.raises(wheels.WheelError, match="outside of site-packages"):

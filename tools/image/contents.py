@@ -59,9 +59,6 @@ _LEFT_OUT: Final = re.compile(
         )
     )
 )
-# The client library has a module for each kind and for each group of the Kubernetes API, for
-# synchronous and for asynchronous programs. It imports them on demand, and we never demand one.
-_GENERATED: Final = re.compile(r"kubernetes/(aio/)?client/(models|api)/(?!__init__\.py$)")
 _AUTHORITIES: Final = "usr/share/ca-certificates/mozilla/"
 _BUNDLE: Final = "etc/ssl/certs/ca-certificates.crt"
 _SCRIPT: Final = f"""\
@@ -76,11 +73,6 @@ def select_files(package: Tree) -> dict[str, Node]:
     """Return what the image has of a Debian package, with merged /usr as Debian installs it."""
     merged = {_merge_usr(path): node for path, node in package.items()}
     return {path: node for path, node in merged.items() if not _LEFT_OUT.match(path)}
-
-
-def is_generated_module(path: str) -> bool:
-    """Return whether a path in site-packages is a generated module that the image leaves out."""
-    return bool(_GENERATED.match(path))
 
 
 def system_files(packages: Tree) -> dict[str, Node]:

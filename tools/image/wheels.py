@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from tools.image.contents import PYTHON, SITE, is_generated_module
+from tools.image.contents import PYTHON, SITE
 from tools.image.tree import File, Node
 
 # What pip calls the architectures of Debian. The oldest glibc comes last.
@@ -86,13 +86,13 @@ def read(path: Path) -> Wheel:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         for name in archive.namelist():
             top, _, rest = name.partition("/")
-            if name.endswith("/") or is_generated_module(name):
+            if name.endswith("/"):
                 continue
             if top.endswith(".data"):
                 raise WheelError(f"{path.name} has files outside of site-packages: {name}")
             if top.endswith(".dist-info") and rest == "METADATA":
                 metadata = _parse_metadata(archive.read(name))
-            # RECORD is for an installer, and lists modules that are left out.
+            # RECORD is for an installer.
             if not (top.endswith(".dist-info") and rest == "RECORD"):
                 files[f"{SITE}/{name}"] = File(archive.read(name))
     (name,), (version,) = metadata["Name"], metadata["Version"]
