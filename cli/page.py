@@ -82,7 +82,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     async def serve(session: "Session") -> int:
         return await _serve_live(session, options, streams, configuration)
 
-    return live_cluster.run_with_session(options, serve)
+    return live_cluster.run_with_session(options, serve, lasts=True)
 
 
 def _serve_files(

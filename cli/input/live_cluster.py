@@ -44,10 +44,20 @@ class ClusterReadError(CommandError):
         return LocatedFinding(self.finding)
 
 
-def run_with_session(chosen: argparse.Namespace, read: Callable[["Session"], Awaitable[T]]) -> T:
-    """Open a session for the options and run `read` with it; raises ClusterReadError."""
-    import asyncio  # noqa: PLC0415  # takes longer than a short command
+def run_with_session(
+    chosen: argparse.Namespace, read: Callable[["Session"], Awaitable[T]], *, lasts: bool = False
+) -> T:
+    """Open a session for the options and run `read` with it; raises ClusterReadError.
 
+    What `lasts` logs an outage as a process does.
+    """
+    import asyncio  # noqa: PLC0415  # takes longer than a short command
+    import logging  # noqa: PLC0415  # same
+
+    logger = logging.getLogger("drawbridge.cluster")
+    if not lasts and not logger.handlers:
+        # The error is printed. Without a handler, Python would print the line of the log as well.
+        logger.addHandler(logging.NullHandler())
     return asyncio.run(_run_with_session(chosen, read))
 
 

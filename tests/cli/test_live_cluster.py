@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -13,6 +15,7 @@ from cli.input import live_cluster
 from drawbridge.api_error import ApiError
 from tests.cli.running import Printed, command, on_api
 from tests.cluster.fake.api import FakeApi
+from tests.cluster.plugins import config
 from tests.tables import read_yaml_documents, write_yaml
 
 INVENTORY = Path(__file__).parents[2] / "examples" / "inventory"
@@ -243,6 +246,15 @@ def test_an_unknown_context_is_named_in_the_error(tmp_path: Path) -> None:
     code, _, err = facts(tmp_path, "--context", "elsewhere")
     assert code == 2
     assert "elsewhere" in err
+
+
+def test_an_error_is_printed_once(tmp_path: Path) -> None:
+    """In a process of its own: the handlers of a test take the lines of the log."""
+    path = config(tmp_path / "config", "https://127.0.0.1:1", {})
+    words = ("-m", "cli", "explain", "devices", "--kubeconfig", path)
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)  # noqa: S603  # our words
+    assert done.returncode == 2
+    assert done.stderr.count("connection refused") == 1, done.stderr
 
 
 @pytest.mark.parametrize(("namespace", "code"), [("watchers", 1), ("others", 2)])
