@@ -65,7 +65,8 @@ def test_a_stop_ends_the_wait_and_what_it_started() -> None:
 def test_a_process_stops_while_a_plug_in_does_not_return_its_credentials(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def hang(*_: object, **_options: object) -> Session:
+    async def hang(*_: object, prefers_pod: bool) -> Session:
+        assert prefers_pod, "somebody can mount a kubeconfig in its home"
         signal.raise_signal(signal.SIGTERM)
         await asyncio.Event().wait()
         raise AssertionError
