@@ -147,8 +147,9 @@ class Credentials:
         if authority is not None and cluster.insecure_skip_tls_verify:
             raise AccessError("certificate-authority and insecure-skip-tls-verify are both set")
         identity = Authentication()
-        # As kubectl, do not send a token where others can read it.
-        if secure or is_local(urlsplit(server).hostname or ""):
+        # As kubectl, do not send a token where others can read it: a proxy is another machine.
+        local = is_local(urlsplit(server).hostname or "") and not cluster.proxy_url
+        if secure or local:
             identity = await identify(chosen, authority, self._environ)
         proxy = check_proxy("proxy-url", cluster.proxy_url) if cluster.proxy_url else None
         trust = Trust(not cluster.insecure_skip_tls_verify, authority, identity.pair)

@@ -143,10 +143,12 @@ async def test_a_server_is_read_as_client_go_reads_it(
 
 
 async def test_a_token_is_not_sent_where_others_can_read_it(tmp_path: Path) -> None:
-    for user in ({"token": "secret", "as": "jane"}, {"username": "jane", "as": "jane"}):
-        path = config(tmp_path / "config", "http://192.0.2.1", user)
-        access = await Credentials(path, environ={}).access()
-        assert access.headers == {"Impersonate-User": "jane"}
+    proxied = {"proxy-url": "http://192.0.2.1:3128"}
+    for server, cluster in (("http://192.0.2.1", {}), ("http://127.0.0.1:1", proxied)):
+        for user in ({"token": "secret", "as": "jane"}, {"username": "jane", "as": "jane"}):
+            path = config(tmp_path / "config", server, user, **cluster)
+            access = await Credentials(path, environ={}).access()
+            assert access.headers == {"Impersonate-User": "jane"}
 
 
 async def test_a_path_in_the_server_address_is_kept(api: FakeApi, tmp_path: Path) -> None:
