@@ -4,6 +4,8 @@ A file of a folder in `-f` keeps its path below that folder. Whole files replace
 atomically. Nothing is written outside the folder, and no input is overwritten unless that is asked.
 """
 
+import contextlib
+import fcntl
 import os
 import re
 import tempfile
@@ -43,7 +45,10 @@ def write_folder(
         try:
             path = Path(folder) / target.name
             is_shared = target.name == TEMPLATES_FILE and not target.source
-            _write_whole(path, _with_earlier(path, target.data) if is_shared else target.data)
+            if is_shared:
+                _add_templates(path, target.data)
+            else:
+                _write_whole(path, target.data)
         except OSError as error:
             message = f"cannot write {target.name}: {(error.strerror or f'{error}').lower()}"
             return number, [_finding(message, target.source)]
@@ -67,8 +72,29 @@ def remove_emptied(
         is_whole = any(Path(source).is_relative_to(each) for each in folders)
         is_deleted = is_whole and name == TEMPLATES_FILE
         if is_deleted:
-            path.unlink()
+            with _locked(path.parent):
+                path.unlink()
         yield f"{path}", is_deleted
+
+
+def _add_templates(path: Path, data: bytes) -> None:
+    """Add templates to the file of all runs, one after the other."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(path.parent):
+        _write_whole(path, _with_earlier(path, data))
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keep other commands from changing the templates in a folder meanwhile."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        # Some network file systems have no locks: there, commands have to take turns.
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _with_earlier(path: Path, data: bytes) -> bytes:

@@ -1,10 +1,14 @@
 """`--output-dir` writes whole files below one folder, and no input unless that is asked."""
 
+import fcntl
+import os
+import threading
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from cli.translation import output_folder
 from tests.cli.running import command
 from tests.tables import read_yaml, read_yaml_documents
 
@@ -120,6 +124,33 @@ def test_new_templates_are_added_to_those_of_an_earlier_run(source: Path) -> Non
     run(*words)
     templates = read_yaml_documents((source / "drawbridge-templates.yaml").read_text())
     assert len({each["metadata"]["name"] for each in templates}) == 2
+
+
+def test_commands_that_run_at_the_same_time_add_their_templates_one_after_the_other(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (source / "two.yaml").write_text(POD.replace("gpu: 1", "gpu: 2").replace("name: p", "name: q"))
+    out = tmp_path / "out"
+    read = vars(output_folder)["_with_earlier"]
+    others: list[threading.Thread] = []
+
+    def read_meanwhile(path: Path, data: bytes) -> bytes:
+        earlier: bytes = read(path, data)
+        if not others:
+            # Another command begins between the read and the write of this one.
+            words = ("-f", str(source / "two.yaml"), "--output-dir", str(out))
+            others.append(threading.Thread(target=run, args=words))
+            others[0].start()
+            descriptor = os.open(out, os.O_RDONLY)
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.close(descriptor)
+        return earlier
+
+    monkeypatch.setattr(output_folder, "_with_earlier", read_meanwhile)
+    run("-f", str(source / "pod.yaml"), "--output-dir", str(out))
+    others[0].join()
+    assert len([*read_yaml_documents((out / "drawbridge-templates.yaml").read_text())]) == 2
 
 
 def test_two_inputs_with_one_name_are_refused(source: Path, tmp_path: Path) -> None:
