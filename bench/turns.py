@@ -237,6 +237,8 @@ def measure_slices() -> None:
         took.append(_time(partial(follow, _publish(generation))))
         decide = partial(cluster.prefilter, f"p{generation}", claim(f"c{generation}"))
         decided.append(_time(decide))
+        if not decide().fit:
+            raise SystemExit(f"the next decision has no node: {decide().message}")
     _print(f"to follow {MAX_OF_DRIVER} slices of {DEVICES} devices", took)
     _print("the next decision", decided)
 
