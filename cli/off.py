@@ -103,7 +103,7 @@ async def switch_webhooks(session: "Session", *, off: bool) -> Switched:
 
 def _report(error: ApiError, about: str, path: str = "") -> Finding:
     remedy = codes.ASK_TO_SWITCH if error.forbidden else None
-    return codes.SWITCH_INCOMPLETE.at(path, error.message, object=about, remedy=remedy)
+    return codes.SWITCH_INCOMPLETE.at(path, error.describe(), object=about, remedy=remedy)
 
 
 async def _switch_configuration(session: "Session", plural: str, name: str, *, off: bool) -> str:

@@ -11,7 +11,7 @@ class ApiError(Exception):
     """A request failed. `code` and `reason` come from the Status; without a response, `code` is 0.
 
     `unknown`: the API server may have carried the request out. In all other cases it has changed
-    nothing.
+    nothing. `request` is its method and path, if it is known; not all messages name it.
     """
 
     def __init__(  # noqa: PLR0913  # all but three by name
@@ -31,6 +31,14 @@ class ApiError(Exception):
         self.retry_after = retry_after
         self.details: Mapping[str, Any] = details or {}
         self.unknown = code >= 500 if unknown is None else unknown
+        self.request = ""
+
+    def describe(self) -> str:
+        """Return the message, with the request: a proxy, or a server under load, names none."""
+        is_named = self.message.startswith(self.request) or self.reason == "Forbidden"
+        if is_named:
+            return self.message
+        return f"{self.request}: {self.message}"
 
     @property
     def gone(self) -> bool:

@@ -35,7 +35,7 @@ from drawbridge.documents.read import read_documents
 from drawbridge.documents.values import as_mapping
 from drawbridge.dra.compatibility import UnsetGroups
 from drawbridge.dra.counted import count_noun
-from drawbridge.dra.gates import Gates, gates_of_version
+from drawbridge.dra.gates import VERSIONS, Gates, gates_of_version
 from drawbridge.dra.inventory import build_inventory
 from drawbridge.facts.model import GATE_OF_FIELD
 from drawbridge.finding import Finding, Severity
@@ -67,6 +67,12 @@ def check_version(checked: CheckedState) -> Iterator[Result]:
     version = checked.state.version
     if isinstance(gates_of_version(version), Gates):
         yield f"Kubernetes {version}"
+        return
+    if checked.gates.version == VERSIONS[0]:
+        message = f"Kubernetes {version} is older than {VERSIONS[0]}, whose DRA Drawbridge needs"
+        remedy = f"Upgrade the cluster to Kubernetes {VERSIONS[0]} or later."
+        too_old = SERVER_VERSION_UNKNOWN.at("", message, remedy=remedy)
+        yield msgspec.structs.replace(too_old, severity=Severity.ERROR)
         return
     message = f"Kubernetes {version} is not known; Drawbridge assumes {checked.gates.version}"
     yield SERVER_VERSION_UNKNOWN.at("", message)

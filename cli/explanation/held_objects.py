@@ -92,7 +92,7 @@ async def _read_live(session: "Session", node: str, findings: list[LocatedFindin
             if error.code != _FORBIDDEN:
                 raise
             unread.add(resources.NODES.kind)
-            findings.append(LocatedFinding(codes.PART_UNREADABLE.at("", error.message)))
+            findings.append(LocatedFinding(codes.PART_UNREADABLE.at("", error.describe())))
     else:
         nodes = await list_kind(resources.NODES, "")
     on_node = f"spec.nodeName={node}" if node else ""
@@ -126,7 +126,7 @@ async def _list(
         if error.code != _FORBIDDEN:
             raise
         instead = f"; only namespace {session.namespace} is read" if resource.namespaced else ""
-        text = f"{error.message}{instead}"
+        text = f"{error.describe()}{instead}"
         findings.append(LocatedFinding(codes.PART_UNREADABLE.at("", text)))
     if not resource.namespaced:
         return (), False

@@ -73,7 +73,7 @@ async def _run_with_session(
     except AccessError as error:
         raise ClusterReadError(codes.CLUSTER_UNREADABLE.at("", f"{error}")) from None
     except ApiError as error:
-        raise ClusterReadError(codes.CLUSTER_UNREADABLE.at("", error.message)) from None
+        raise ClusterReadError(codes.CLUSTER_UNREADABLE.at("", error.describe())) from None
 
 
 async def read_object(
@@ -165,7 +165,7 @@ async def read_if_allowed(reading: Awaitable[T], findings: list[LocatedFinding])
     except ApiError as error:
         if error.code != 403:
             raise
-        unread = LocatedFinding(codes.PART_UNREADABLE.at("", error.message))
+        unread = LocatedFinding(codes.PART_UNREADABLE.at("", error.describe()))
         findings += [] if unread in findings else [unread]
         return None
 

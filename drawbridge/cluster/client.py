@@ -12,11 +12,11 @@ import msgspec
 
 from drawbridge.api_error import ApiError
 from drawbridge.cluster import protobuf_metadata
-from drawbridge.cluster.errors import check_answer, unreadable
+from drawbridge.cluster.errors import check_answer, naming_request, unreadable
 from drawbridge.cluster.protobuf_metadata import MetadataEdit
 from drawbridge.cluster.resources import ApiObject, Resource
 from drawbridge.cluster.session import Session
-from drawbridge.cluster.store import PAGE_DECODER, read_header
+from drawbridge.cluster.store import PAGE_DECODER, ObjectPage, read_header
 from drawbridge.foreign_json import UNDECODABLE, ForeignDecoder, decode_foreign
 from drawbridge.names import FIELD_MANAGER
 
@@ -69,6 +69,13 @@ def decode_object(raw: bytes) -> ApiObject:
     return _OBJECT.decode(raw)
 
 
+def _decode_page(response: bytes) -> ObjectPage:
+    try:
+        return PAGE_DECODER.decode(response)
+    except UNDECODABLE as error:
+        raise unreadable(error) from None
+
+
 class ResourceClient(Generic[T]):
     """Reads and writes objects of one resource as one field manager, optionally behind a fence.
 
@@ -105,7 +112,8 @@ class ResourceClient(Generic[T]):
             if error.not_found:
                 return None
             raise
-        return self._decode_response(response)
+        with naming_request(f"GET {path}"):
+            return self._decode_response(response)
 
     async def iterate(
         self, namespace: str = "", *, fields: str = "", labels: str = "", page_size: int = PAGE_SIZE
@@ -120,10 +128,8 @@ class ResourceClient(Generic[T]):
         path, size = self._path(namespace), 0
         while True:
             response = await self._session.call("GET", path, query=query)
-            try:
-                page = PAGE_DECODER.decode(response)
-            except UNDECODABLE as error:
-                raise unreadable(error) from None
+            with naming_request(f"GET {path}"):
+                page = _decode_page(response)
             await asyncio.sleep(0)  # others run
             for raw in page.items or ():
                 size += len(memoryview(raw))

@@ -1,6 +1,7 @@
 """Exceptions for failed requests to the API server."""
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -84,6 +85,16 @@ def error_from_status(code: int, body: bytes, retry_after: float | None = None) 
 def unreadable(error: Exception) -> ApiError:
     """Return the error of a response that is, for example, the page of a proxy."""
     return ApiError(0, "InvalidData", f"the response cannot be read: {error}", unknown=True)
+
+
+@contextlib.contextmanager
+def naming_request(request: str) -> Iterator[None]:
+    """Let the error of a response that cannot be read name its request."""
+    try:
+        yield
+    except ApiError as error:
+        error.request = error.request or request
+        raise
 
 
 def check_answer(response: bytes) -> JSONText:

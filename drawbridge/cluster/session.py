@@ -20,6 +20,7 @@ from drawbridge.cluster.errors import (
     UnreachableError,
     decode_json,
     error_from_response,
+    naming_request,
 )
 from drawbridge.cluster.lines import LineSplitter
 from drawbridge.cluster.reachability import Reachability, describe_failure
@@ -135,6 +136,7 @@ class Session:
             except TimeoutError:
                 raise self._no_response(request, seconds, started) from None
             except ApiError as error:
+                error.request = request.name
                 pause = _pause_before_retry(request, error, attempt)
                 if pause is None or asyncio.get_running_loop().time() + pause > deadline:
                     raise
@@ -337,7 +339,10 @@ class Session:
 
     async def version(self) -> str:
         """Return the minor version of the server, such as `1.36`."""
-        version = decode_json(await self.call("GET", "/version"), _Version)
+        path = "/version"
+        response = await self.call("GET", path)
+        with naming_request(f"GET {path}"):
+            version = decode_json(response, _Version)
         # Some distributions report `36+`.
         return f"{version.major}.{version.minor.rstrip('+')}"
 
@@ -354,6 +359,10 @@ class _Request(NamedTuple):
     data: bytes | None = None
     content_type: str = ""
     accept: str = _JSON
+
+    @property
+    def name(self) -> str:
+        return f"{self.method} {self.path}"
 
 
 async def _require_upgrade(

@@ -13,6 +13,7 @@ import pytest
 
 from cli.input import live_cluster
 from drawbridge.api_error import ApiError
+from drawbridge.cluster import resources
 from tests.cli.running import Printed, command, on_api
 from tests.cluster.fake.api import FakeApi
 from tests.cluster.plugins import config
@@ -153,6 +154,52 @@ spec:
     assert "does not exist" not in printed.out + printed.err
     said = {each["code"] for each in json.loads(printed.out)["findings"]}
     assert (printed.code, said) == (code, {"PartUnreadable" if code == 0 else "ClusterUnreadable"})
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (b"<html>", "the response cannot be read: JSON is malformed"),
+        (b"", "the response cannot be read: Input data was truncated"),
+        (ApiError(429, "TooManyRequests", "too many"), "too many"),
+        (ApiError(403, "", "<html>"), "<html>"),
+        (ApiError(403, "Forbidden", "nodes is forbidden"), ""),
+    ],
+)
+def test_an_odd_answer_is_told_with_its_request(answer: bytes | ApiError, told: str) -> None:
+    class Odd:
+        async def call(self, method: str, path: str, **_: object) -> bytes:
+            if isinstance(answer, bytes):
+                return answer
+            answer.request = f"{method} {path}"
+            raise answer
+
+    session: Any = Odd()
+    for read in (
+        live_cluster.list_objects(session, resources.NODES),
+        live_cluster.read_object(session, resources.NODES, "a"),
+    ):
+        with pytest.raises(ApiError) as raised:
+            asyncio.run(read)
+        message = raised.value.describe()
+        assert message.startswith("GET /api/v1/nodes") is bool(told)
+        assert told in message
+
+
+def test_a_failure_is_told_with_its_request(tmp_path: Path) -> None:
+    def prepare(api: FakeApi) -> None:
+        api.fail(503, times=99, part="/nodes", message="not now")
+
+    printed = on_api(tmp_path, (), "explain", "devices", prepare=prepare)
+    first, _ = printed.err.splitlines()
+    assert first == "error: GET /api/v1/nodes: not now [ClusterUnreadable]"
+
+
+def test_doctor_says_that_dra_needs_a_later_version(tmp_path: Path) -> None:
+    code, out, _ = on_live(tmp_path, "doctor", version="1.30")
+    assert code == 1
+    assert "Kubernetes 1.30 is older than 1.34, whose DRA Drawbridge needs" in out
+    assert "Upgrade the cluster to Kubernetes 1.34 or later." in out
 
 
 RULE = {
