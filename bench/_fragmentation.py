@@ -4,7 +4,7 @@ As in the paper that published the trace and fragmentation gradient descent: tas
 the other until 130 % of the devices have been asked for, nothing leaves, and what fits nowhere is
 dropped. The file has counts of nodes and of tasks; without one, it is the published trace. Two rows
 are no strategies: a packing that knows all tasks of the first 100 %, the large ones first, and a
-bound that nothing can exceed.
+bound that nothing can exceed. Part `mixes` does the same with other mixes of the tasks.
 """
 
 import statistics
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from bench._mixes import mixes
 from bench._packing_bound import most_placeable
 from bench._scale import scaled
 from bench._trace import PUBLISHED, Trace, read_trace
@@ -28,6 +29,8 @@ NAMES: Final = (
     "random", "dot-product", "gpu-clustering", "gpu-packing", "best-fit", "fgd",
     "first-fit", "packed", "packed-nodes", "spread", "usable",
 )  # fmt: skip
+MIXED: Final = ("first-fit", "packed", "best-fit", "fgd", "usable")
+MIXED_PART, MIXED_SEEDS = scaled(4, 20), scaled(10, 1)
 # What the paper states for its own strategies on its trace.
 PAPER: Final = {
     "random": "86.3 (87.5)", "dot-product": "90.6 (90.9)", "gpu-clustering": "91.7 (91.9)",
@@ -121,3 +124,11 @@ def run(path: str = "") -> None:
     nodes, tasks = sum(trace.shapes.values()), sum(trace.tasks.values())
     print(f"{nodes:,} nodes, {trace.capacity // 1000:,} GPUs, {tasks:,} tasks, {SEEDS} seeds")
     measure(trace, NAMES, SEEDS, {} if path or PART > 1 else PAPER)
+
+
+def run_mixes() -> None:
+    """Print the same for some strategies and other mixes of tasks, on a part of the nodes."""
+    trace = read_trace(PUBLISHED).part(MIXED_PART)
+    for title, mixed in mixes(trace):
+        print(f"{title}: {sum(mixed.tasks.values()):,} tasks")
+        measure(mixed, MIXED, MIXED_SEEDS, {})

@@ -11,7 +11,8 @@ in which it judges the nodes for the next ones. With *NICs*, each node has four 
 its GPUs, and each claim asks for a part of a NIC on the root of its GPU; the allocator has learned
 before what pods take.
 
-Parts `fragmentation`, `departures`, `nics` and `goodput` play traces; their modules say how.
+Parts `fragmentation`, `mixes`, `departures`, `nics` and `goodput` play traces, as their modules
+say.
 """
 
 import random
@@ -182,6 +183,7 @@ def run() -> None:
 PARTS: Final[Mapping[str, Callable[..., None]]] = {
     "decisions": run,
     "fragmentation": _fragmentation.run,
+    "mixes": _fragmentation.run_mixes,
     "departures": _departures.run,
     "nics": _gpu_and_nic.run,
     "goodput": _goodput.run,

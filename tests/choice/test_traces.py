@@ -1,13 +1,15 @@
 """Traces of nodes and tasks from files of others."""
 
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bench._trace import read_trace
-from drawbridge.choice.amounts import Shape, Task
+from bench._mixes import mixes
+from bench._trace import PUBLISHED, read_trace
+from drawbridge.choice.amounts import WHOLE, Shape, Task
 
 _NODE = {"model": "a", "gpus": 8, "cpu_milli": 9, "memory_mib": 7, "count": 2}
 _POD = {"gpus": 1, "gpu_milli": 500, "cpu_milli": 1, "memory_mib": 2, "count": 3}
@@ -53,3 +55,20 @@ def test_a_file_that_is_no_json_or_missing_is_refused(tmp_path: Path) -> None:
     for name in ("text", "missing"):
         with pytest.raises(SystemExit, match=name):
             read_trace(tmp_path / name)
+
+
+def test_other_mixes_have_what_their_titles_say() -> None:
+    trace = read_trace(PUBLISHED)
+    parts, several, named, cpu = (mixed for _, mixed in mixes(trace))
+
+    def share(tasks: Mapping[Task, int], chosen: Callable[[Task], bool]) -> float:
+        amounts = [(task.amount * count, chosen(task)) for task, count in tasks.items()]
+        return sum(amount for amount, is_chosen in amounts if is_chosen) / sum(
+            e for e, _ in amounts
+        )
+
+    assert share(parts.tasks, lambda task: task.amount < WHOLE) == pytest.approx(0.6, abs=0.01)
+    assert share(several.tasks, lambda task: task.devices > 1) == pytest.approx(0.5, abs=0.01)
+    assert share(named.tasks, lambda task: bool(task.labels)) == pytest.approx(1 / 3, abs=0.03)
+    assert sum(named.tasks.values()) == sum(trace.tasks.values())
+    assert all(task._replace(cpu=task.cpu // 2) in trace.tasks for task in cpu.tasks)
