@@ -20,13 +20,17 @@ _RARELY: Final = 1_000_000, 20, 50
 
 @contextlib.contextmanager
 def rare_collections() -> Iterator[None]:
-    """Look for garbage less often, in work whose objects mostly stay until it ends."""
+    """Look for garbage less often, in work whose objects mostly stay until it ends.
+
+    Of several at a time, the first one decides when that ends.
+    """
     before = gc.get_threshold()
     gc.set_threshold(*_RARELY)
     try:
         yield
     finally:
-        gc.set_threshold(*before)
+        if before != _RARELY:
+            gc.set_threshold(*before)
 
 
 class CollectionPause:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from drawbridge.cluster.store import pause_garbage_collection
-from drawbridge.process.collection import CollectionPause, RebuildPause
+from drawbridge.process.collection import CollectionPause, RebuildPause, rare_collections
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +33,16 @@ def test_collection_pauses_and_the_first_objects_are_frozen() -> None:
         kept = [[i] for i in range(10_000)]
     assert kept
     assert gc.get_freeze_count() <= frozen, "later garbage has to be collected"
+
+
+def test_collections_are_as_before_after_two_commands_at_a_time() -> None:
+    before, (first, second) = gc.get_threshold(), (rare_collections(), rare_collections())
+    first.__enter__()
+    second.__enter__()
+    assert gc.get_threshold() > before
+    first.__exit__(None, None, None)
+    second.__exit__(None, None, None)
+    assert gc.get_threshold() == before
 
 
 def test_collection_continues_after_an_exception() -> None:
