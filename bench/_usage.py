@@ -41,7 +41,7 @@ NOW: Final = 1_790_000_000
 class _Cache:
     """Objects by namespace and name, as a cache of the controller."""
 
-    fresh, lists_begun, listed = True, 1, 1
+    fresh, listed, version = True, 1, "1"
 
     def __init__(self, objects: Iterable[CachedObject[Any]]) -> None:
         self.objects = {(each.namespace, each.name): each for each in objects}

@@ -38,8 +38,8 @@ DELAY: Final = 3
 # So many former meters are kept, and for so many seconds: a book has what they observed by then.
 _MOST_FORMER: Final = 2
 _FORMER_SECONDS: Final = 900
-# After so many seconds between two responses, a list ends what is observed. An API server that lets
-# each watch fail at once would else leave nothing.
+# After so many seconds between two responses, a list ends what is observed; after less, they are a
+# gap only. An API server that lets each watch fail at once would else leave nothing.
 _SHORT_BREAK: Final = 10
 _CLAIMS_PER_STEP: Final = 100
 _POD: Final = "Pod"
@@ -51,10 +51,13 @@ PodKey = tuple[str, str]  # namespace and name
 
 
 class ObservedClaims(ObjectCache[ClaimHolding], Protocol):
-    """The cache of all claims, with the number of its latest list, and of the last accepted one."""
+    """The cache of all claims; `listed` is the number of the last list that it accepted."""
 
-    lists_begun: int
     listed: int
+
+    @property
+    def version(self) -> str:
+        """The version up to which the cache has everything."""
 
     @property
     def fresh(self) -> bool:
@@ -89,7 +92,8 @@ class UsageObserver:
         # What the book may not have yet, the oldest first.
         self.former: list[FormerMeter] = []
         self._answered = 0  # the last response when a check last found the caches to follow
-        self._listed = 0  # the list of claims from which the meter began
+        self._version = ""  # up to which claims were followed then
+        self._listed = 0  # the last list of claims
         # Its listener gets the changes of nodes.
         self.plugins = PluginNames()
         # The pods whose owner is not known, by the owner that their claims are charged to.
@@ -139,6 +143,8 @@ class UsageObserver:
             self._listed = self._claims.listed
             if self.is_observing and (was_silent or not follows):
                 self._end_meter()
+            elif is_listed_again:
+                self.meter.miss(self._answered - DELAY, now)
             if follows and not self.is_observing:
                 self._begins = True
                 try:
@@ -147,7 +153,9 @@ class UsageObserver:
                     self._begins = False
                     self._changed.clear()
                     self._changed_pods.clear()
-            if follows and self._claims.lists_begun == self._listed:
+            # Other responses, such as a list to compare with, tell of no change.
+            if follows and self._claims.version != self._version:
+                self._version = self._claims.version
                 self._answered = now - math.ceil(self._claims.age())
             if len(self.waiting) > self._most_waiting:
                 self._forget_waiting()

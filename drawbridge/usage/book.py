@@ -76,13 +76,13 @@ def open_book(time: int) -> Book:
 class BookEntry(msgspec.Struct, frozen=True):
     """What is added to a book: the usage up to `through`, and what accounts hold then.
 
-    `gap` is the part of that time when nobody observed.
+    `gaps` are the parts of that time when nobody observed.
     """
 
     through: int
     usage: Mapping[Account, UsedAmount]
     held: Mapping[Account, Fraction]
-    gap: tuple[int, int] | None = None
+    gaps: tuple[tuple[int, int], ...] = ()
 
 
 def add_entry(book: Book, entry: BookEntry) -> Book:
@@ -106,8 +106,8 @@ def add_entry(book: Book, entry: BookEntry) -> Book:
         )
         for account in sorted({*sums, *held_sums})
     }
-    gaps = (*book.gaps, entry.gap) if entry.gap is not None else book.gaps
-    return Book(book.day, book.start, entry.through, _join_gaps(gaps), rows)
+    gaps = _join_gaps((*book.gaps, *entry.gaps))
+    return Book(book.day, book.start, entry.through, gaps, rows)
 
 
 class _Room:

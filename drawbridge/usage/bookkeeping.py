@@ -33,14 +33,16 @@ def _observe(
     """Return the usage between two times: after the start of the meter exact, before that not."""
     usage: list[tuple[Account, UsedAmount]] = [*observed.measure(end).items()]
     held = _devices(observed.held_at(end))
-    gap = None
+    gaps = [(max(start, since), min(end, until)) for since, until in observed.gaps]
+    gaps = [(since, until) for since, until in gaps if since < until]
     if start < observed.start:
         gap = start, min(end, observed.start)
+        gaps.append(gap)
         past = reconstruct(before, observed.first or (), *gap)
         usage += past.usage.items()
         if end < observed.start:
             held = dict(past.held)
-    return BookEntry(end, sum_usage(usage), held, gap)
+    return BookEntry(end, sum_usage(usage), held, tuple(gaps))
 
 
 def _devices(held: Mapping[Account, UsedAmount]) -> dict[Account, Fraction]:

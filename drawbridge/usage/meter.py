@@ -23,7 +23,11 @@ _LEFT: Final = 7_500
 # allocation comes from a wrong clock.
 MAX_DELAY: Final = 120
 
+# Gaps that are named, until a book has them; later ones are joined with the last one.
+MAX_GAPS: Final = 100
+
 Charges = tuple[tuple[Account, UsedAmount], ...]
+Gap = tuple[int, int]  # from one time until another
 
 
 class HeldClaim(NamedTuple):
@@ -60,6 +64,8 @@ class Observed(NamedTuple):
     changes: tuple[_Change, ...]
     # What was held at the start; None if the start was moved.
     first: tuple[HeldClaim, ...] | None
+    # The times in which claims can have come and gone unseen.
+    gaps: tuple[Gap, ...] = ()
 
     def accounts(self) -> frozenset[Account]:
         """Return all accounts."""
@@ -73,7 +79,7 @@ class Observed(NamedTuple):
         first = self.first and tuple(claim.renamed(names) for claim in self.first)
         rates = sum_usage((names.get(account, account), rate) for account, rate in self.rates)
         changes = tuple(change.renamed(names) for change in self.changes)
-        return Observed(self.start, tuple(rates.items()), changes, first)
+        return Observed(self.start, tuple(rates.items()), changes, first, self.gaps)
 
     def measure(self, until: int) -> dict[Account, UsedAmount]:
         """Return what accounts held from the start to a time, multiplied by the seconds."""
@@ -107,6 +113,7 @@ class Meter:
         self._now: dict[Account, UsedAmount] = {}
         self._changes: list[_Change] = []
         self._of_namespace = Counter[str]()
+        self._gaps: list[Gap] = []
         self._last = 0
 
     def begin(
@@ -124,6 +131,7 @@ class Meter:
         self._now = dict(self._rates)
         self._changes.clear()
         self._of_namespace.clear()
+        self._gaps.clear()
 
     def change(self, uid: str, held: HeldClaim | None, now: int) -> None:
         """Note what a claim holds from now on, or since the time of its allocation."""
@@ -140,6 +148,12 @@ class Meter:
         if after is not None:
             self._add(at, seen, after, 1)
             self._held[uid], self._since[uid] = after, at
+
+    def miss(self, start: int, end: int) -> None:
+        """Note that what came and went between two times was not seen."""
+        if len(self._gaps) >= MAX_GAPS:
+            start = self._gaps.pop()[0]
+        self._gaps.append((start, end))
 
     def _add(self, at: int, seen: int, held: HeldClaim, sign: int) -> None:
         for account, amount in held.charges:
@@ -178,7 +192,8 @@ class Meter:
         if self.start is None:
             return None
         rates = tuple(self._rates.items())
-        return Observed(self.start, rates, tuple(self._changes), self._first)
+        changes, gaps = tuple(self._changes), tuple(self._gaps)
+        return Observed(self.start, rates, changes, self._first, gaps)
 
     def forget(self, before: int, delay: int) -> None:
         """Move the start to a time up to which a book has everything.
@@ -194,6 +209,7 @@ class Meter:
             else:
                 kept.append(change)
         self._set_changes(kept)
+        self._gaps = [gap for gap in self._gaps if gap[1] > before]
         self.start, self._first = before, None
 
 

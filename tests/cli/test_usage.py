@@ -39,7 +39,7 @@ def books() -> list[Book]:
                 Account("serving", MIG, "Deployment/chat"): amount(Fraction(1, 3), unknown=2),
             },
             {},
-            (FIRST + 7200, FIRST + 10_800),
+            ((FIRST + 7200, FIRST + 10_800),),
         ),
     )
     second = add_entry(
@@ -271,7 +271,7 @@ def test_of_two_books_of_a_day_the_more_complete_one_counts(tmp_path: Path, *, s
     earlier = compose_config_map(open_book(FIRST + 3600), None)
     # An earlier version wrote it after a rollback, and could not know what claims held.
     used = {Account("research", GPU, "Job/train"): amount(20)}
-    unobserved = BookEntry(FIRST + DAY, used, {}, (FIRST + 3600, FIRST + DAY))
+    unobserved = BookEntry(FIRST + DAY, used, {}, ((FIRST + 3600, FIRST + DAY),))
     reconstructed = compose_config_map(add_entry(open_book(FIRST + 3600), unobserved), None)
     items = [first, second, earlier, reconstructed]
     items = items[::-1] if swap else items

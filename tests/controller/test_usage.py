@@ -52,7 +52,14 @@ class Claims(MemoryStore[Any]):
 
     fresh = True
     silent = 0.0  # seconds since the last response
-    lists_begun = listed = 1
+    listed = 1
+    stays = False  # whether nothing is followed
+    asked = 0
+
+    @property
+    def version(self) -> str:
+        self.asked += not self.stays
+        return f"{self.asked}"
 
     def age(self) -> float:
         return self.silent

@@ -70,25 +70,28 @@ def test_what_was_observed_before_a_watch_breaks_is_in_the_book(
 
 
 @every_row(
-    ("pages", "expected"),
+    ("silence", "expected", "unknown"),
     [
-        (6, []),
-        (20, [(41, 65)]),
+        (6, [(41, 51)], 0),
+        (20, [(41, 65)], 24),
     ],
 )
-def test_a_list_after_a_silence_ends_what_was_observed_although_no_check_found_a_failure(
-    pages: int, expected: list[tuple[int, int]]
+def test_a_list_tells_nothing_of_what_came_and_went_although_no_check_found_a_failure(
+    silence: int, expected: list[tuple[int, int]], unknown: int
 ) -> None:
     cluster = Cluster()
     controller = Controller(cluster)
     cluster.claim("kept", "gpu-2", allocated=NOW)
+    cluster.claim("ended", "gpu-3", allocated=NOW)
     controller.write()
     cluster.time = began = NOW + 63
     controller.write()
     run_job(cluster, "job", 30)
     wait(cluster, controller, 14)
-    cluster.claims.lists_begun += 1  # the pages arrive one by one
-    wait(cluster, controller, pages)
+    cluster.claims.stays = True  # a server answers, and tells of no change
+    wait(cluster, controller, silence)
+    cluster.claims.stays = False
+    cluster.claims.remove("ended", TEAM)
     cluster.claims.listed += 1
     wait(cluster, controller, 20)
     cluster.time += 200
@@ -97,6 +100,7 @@ def test_a_list_after_a_silence_ends_what_was_observed_although_no_check_found_a
     used = cluster.used()
     assert used[JOB].devices == 60
     assert used[TEAM, "ResourceClaim/kept"].devices == cluster.time - 3 - NOW
+    assert used[TEAM, "ResourceClaim/ended"].unknown == unknown
 
 
 def test_a_watch_that_breaks_again_at_once_displaces_nothing_that_was_observed() -> None:

@@ -123,7 +123,7 @@ def test_names_that_a_tenant_made_up_take_little_room(owner: str) -> None:
 
 def test_a_book_is_the_same_after_it_was_written() -> None:
     amount = UsedAmount(Fraction(3_600, 7), Fraction(5), Fraction(2**40))
-    entry = BookEntry(START + 9, {TRAIN: amount}, {TRAIN: Fraction(1, 7)}, (START, START + 4))
+    entry = BookEntry(START + 9, {TRAIN: amount}, {TRAIN: Fraction(1, 7)}, ((START, START + 4),))
     book = add_entry(open_book(START), entry)
     assert read_book(format_book(book)) == book
     assert json.loads(format_book(book)) == {
@@ -160,7 +160,7 @@ def test_the_gaps_of_a_book_are_bounded() -> None:
     book = open_book(START)
     for number in range(300):
         gap = START + 10 * number, START + 10 * number + 5
-        book = add_entry(book, BookEntry(gap[1], {}, {}, gap))
+        book = add_entry(book, BookEntry(gap[1], {}, {}, (gap,)))
     assert len(book.gaps) == MAX_GAPS
     assert book.gaps[-1][1] == START + 2_995
 
@@ -168,7 +168,7 @@ def test_the_gaps_of_a_book_are_bounded() -> None:
 def test_gaps_that_touch_are_one_gap() -> None:
     book = open_book(START)
     for gap in ((START, START + 5), (START + 5, START + 9), (START + 10, START + 12)):
-        book = add_entry(book, BookEntry(gap[1], {}, {}, gap))
+        book = add_entry(book, BookEntry(gap[1], {}, {}, (gap,)))
     assert book.gaps == ((START, START + 9), (START + 10, START + 12))
 
 
