@@ -29,6 +29,7 @@ from allocator.decisions.shortlist import (
     find_nodes,
 )
 from allocator.scheduler.protocol import shorten_message
+from allocator.state.awaited_claims import find_awaited
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.records import key_of
 from allocator.state.releases import Releases, waits_for
@@ -132,6 +133,7 @@ def _search_for_pod(state: AllocatorState, pod: Pod) -> PodSearch:
     claims = tuple(with_reservation(state, each) for each in state.claims_of(pod.metadata.uid))
     described = describe_pod(pod)
     reason = check_claims(described, [ReceivedClaim(each, None) for each in claims], state)
+    reason = reason or find_awaited(map(uid_of, claims), described.priority, state)
     if reason is not None:
         return _describe_search((reason,))
     quotas = state.ledger.quotas

@@ -15,6 +15,7 @@ from allocator.decisions.node_searches import request_key
 from allocator.decisions.quota import QuotaSelection
 from allocator.decisions.shortlist import FittingNode, NodeSearch
 from allocator.scheduler.protocol import GroupReference
+from allocator.state.awaited_claims import find_awaited
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.records import PodRequest, consumer_of
 from drawbridge.agreement import allocator_codes as codes
@@ -305,11 +306,12 @@ def _group_alike(
 class _ConsumerSelection:
     """Selects members whose claims can be reserved for all of them, one after the other.
 
-    A claim can be reserved for so many pods only; its group is one. `reason` says what stops the
-    first member that has no room.
+    A claim can be reserved for so many pods only; its group is one. It is not while others wait for
+    its release. `reason` says what stops the first member that has no room.
     """
 
     def __init__(self, state: AllocatorState, members: Collection[str]) -> None:
+        self._state = state
         self._claims, self._records = state.claims, state.records
         self._members = frozenset(members)
         self._consumers: dict[str, set[str]] = {}  # by the UID of a claim
@@ -317,6 +319,10 @@ class _ConsumerSelection:
 
     def has_room(self, request: PodRequest) -> bool:
         """Whether a member has room beside those before it."""
+        waits = find_awaited(request.claims, request.pod.priority, self._state)
+        if waits is not None:
+            self.reason = self.reason or waits
+            return False
         for uid in request.claims:
             others, claim = self._consumers_of(uid), self._claims.get(uid)
             is_one = consumer_of(request.pod, uid).uid in others

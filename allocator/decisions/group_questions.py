@@ -39,6 +39,11 @@ class GroupAnswer(msgspec.Struct, frozen=True):
     preemptible: bool = False
     alone: tuple[str, ...] = ()
 
+    @property
+    def waits(self) -> bool:
+        """Whether the group waits for what others release for it."""
+        return self.reason is not None and self.reason.code == codes.DEVICES_BEING_RELEASED.name
+
 
 def key_of_group(group: PodGroup) -> str:
     """Return the key that the plugin gives a group (`groupOf` in group.go)."""

@@ -17,7 +17,7 @@ from allocator.decisions.groups import GroupDecisions
 from allocator.decisions.planned_holds import PlannedHolds
 from allocator.decisions.pod_promises import PodPromises
 from allocator.decisions.preemption import DevicePreemption
-from allocator.decisions.reserving import find_excess, reserve_on
+from allocator.decisions.reserving import find_refusal, reserve_on
 from allocator.decisions.scores import score_nodes
 from allocator.decisions.shortlist import FittingNode, NodeSearch, Shortlist, never
 from allocator.scheduler.protocol import (
@@ -181,10 +181,10 @@ class PodDecisions:
         """Return the node of a member's part first, and then those that it can use alone."""
         uid, part = request.pod.uid, self.reservations.find(request.pod.uid)
         reply = self._decide(request, limit, now)
-        if hold is not None and part is not None and self.reservations.find(uid) is None:
+        lost = part if hold is not None and self.reservations.find(uid) is None else None
+        if lost and not reserve_on(self._basis, request, lost.node, now, promised=True):
             # The search was cut before it came to the node of the part.
-            reserve_on(self._basis, request, part.node, now, promised=True)
-            reply = replace(fit_on(part.node), complete=False)
+            reply = replace(fit_on(lost.node), complete=False)
         if hold is not None:
             self.groups.holds.note_asked(hold, uid)
         else:
@@ -203,8 +203,8 @@ class PodDecisions:
         first = reservation.node if reservation else ""
         search = replace(self._basis.search(request, limit), first=first)
         self.preemption.settle(now)
-        if (excess := find_excess(self._basis, search)) is not None:
-            return refuse_pod((excess,))
+        if (refusal := find_refusal(self._basis, search)) is not None:
+            return refuse_pod((refusal,))
         if (own := self.preemption.find_kept(search)) is not None:
             return fit_on(own.name, preemptible=True)
         shortlist, places = self.strategy.find_ordered(search, self._basis.searches.run, now)
@@ -305,8 +305,8 @@ class PodDecisions:
         if self.groups.key_of(request.pod_uid):
             return self.groups.preempt(request, now)
         search = self._basis.search(pod_request, 1)
-        if (excess := find_excess(self._basis, search)) is not None:
-            return PreemptReply(message=shorten_message(excess.message))
+        if (refusal := find_refusal(self._basis, search)) is not None:
+            return PreemptReply(message=shorten_message(refusal.message))
         return self.preemption.choose(request, search, now)
 
     def continue_preemption(

@@ -12,9 +12,10 @@ from allocator.decisions.basis import Basis
 from allocator.decisions.groups import GroupDecisions
 from allocator.decisions.node_searches import answer_key
 from allocator.decisions.preemption import DevicePreemption
-from allocator.decisions.reserving import find_excess, reserve_on
+from allocator.decisions.reserving import find_refusal, reserve_on
 from allocator.decisions.shortlist import never
 from allocator.state.records import PodRequest
+from drawbridge.agreement import allocator_codes as codes
 
 # No other key of a request begins so.
 _GROUP: Final = b"group "
@@ -77,8 +78,8 @@ class PodPromises:
         pod_uid = request.pod.uid
         search = replace(self._basis.search(request, 1), without=without)
         self._preemption.settle(now)
-        if find_excess(self._basis, search) is not None:
-            return Promise(exceeds=True)
+        if (refusal := find_refusal(self._basis, search)) is not None:
+            return Promise(exceeds=refusal.code != codes.CLAIM_BEING_RELEASED.name)
         kept = self._basis.preemptors.find(pod_uid)
         if kept is not None and not kept.pending:
             own = self._preemption.find_kept(replace(search, without=()))
@@ -109,11 +110,13 @@ class PodPromises:
         if answer is None:
             return Promise()
         own = self._basis.reserved.find(pod_uid) if pod_uid in answer.placed else None
+        # The end of a wait wakes the members otherwise, and some of them after a pause.
+        could = before is not None and (before.answer.preemptible or before.answer.waits)
         return Promise(
             own.node if own else "",
             unfinished=not answer.complete,
             was_cut=self._state.planner.was_cut,
-            can_evict=answer.preemptible and not (before and before.answer.preemptible),
+            can_evict=answer.preemptible and not could,
             members=(*answer.placed, *self._groups.waiting_alone(key, answer, now)),
             pauses_until=answer.pauses_until,
         )

@@ -20,7 +20,7 @@ turn.
 """
 
 from collections.abc import Callable, Collection, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -238,7 +238,7 @@ class WaitingPods:
         work.woken += self._records.times.take("retry", now)
         work.woken += self._end_searches(work)
         work.woken += filter(self._find, self._decisions.preemptors.take_to_retry())
-        for uid in self._bound.take(work):
+        for uid in chain(self._take_to_ask(), self._bound.take(work)):
             self._questions.ask_again(uid)
         self._questions.tell(work)
         if self._is_cut_anew:
@@ -358,6 +358,9 @@ class WaitingPods:
             if work.out_of_time():
                 break
         return ended
+
+    def _take_to_ask(self) -> Iterator[str]:
+        return filter(self._find, self._decisions.preemptors.take_to_ask())
 
     def _find(self, uid: str) -> Waiting | None:
         return self._records.get(uid).waiting

@@ -88,7 +88,7 @@ class AllocatorState:
         self.conflicts = Conflicts(ledger, self.pods, self.find_pool)
         self.amounts = PodsOnNodes(lambda: planner.nodes)
         self.changes = ChangeLog()
-        self._view, self._quota_revision = ledger.view(), 0
+        self._view, self._elsewhere = ledger.view(), (0, 0)
         ledger.quotas.find_capacity = published_capacity(self.find_pool)
         self._owns_pool, self._owns_driver = owns_pool, owns_driver
         self._published = PublishedSlices()
@@ -449,15 +449,16 @@ class AllocatorState:
         return cached[2]
 
     def epoch(self) -> int:
-        """Return the number of the last change of devices, their use or what quotas allow."""
+        """Return the number of the last change of devices, their use, its end or quotas."""
         view = self.ledger.view()
         if view is not self._view:
             for pool in changed_pools(self._view, view):
                 if pool in self._owned:
                     self.changes.add(self._owned[pool], of_use=True)
             self._view = view
-        if self.ledger.quotas.revision != self._quota_revision:
-            self._quota_revision = self.ledger.quotas.revision
+        elsewhere = self.ledger.quotas.revision, self.records.waits
+        if elsewhere != self._elsewhere:
+            self._elsewhere = elsewhere
             self.changes.add_elsewhere()
         return self.changes.last
 

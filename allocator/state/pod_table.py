@@ -20,6 +20,7 @@ from allocator.state.record_states import RecordEvent, RecordState, is_expected
 from allocator.state.records import Record, RecordStep, WaitingPlace, key_of
 from allocator.state.transitions import (
     PARTS,
+    Await,
     Due,
     Effect,
     Expect,
@@ -58,6 +59,9 @@ class PodTable:
         # The pods that wait, by their key, and those of them that wait for room in a quota.
         self.alike: Index[bytes, str] = Index()
         self.exceeding: Index[bytes, str] = Index()
+        # The pods for which each claim is to be released, and how often one began or ended to wait.
+        self.awaited: Index[str, str] = Index()
+        self.waits = 0
         # All pods that wait, by place. Those that ask are listed when their pause is over.
         self.to_try, self.asking, self.unasked = (PlacesToVisit() for _ in range(3))
         self.times: Wheel[Due] = Wheel()
@@ -227,6 +231,9 @@ class PodTable:
                 (self.alike if listed == "alike" else self.exceeding).move(uid, before, after)
             case LoseDevices(group):
                 self._lost.append((group, uid))
+            case Await(before, after):
+                self.awaited.move(uid, before, after)
+                self.waits += 1
             case _:
                 self._tell_ledger(uid, effect)
 

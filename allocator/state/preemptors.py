@@ -52,6 +52,7 @@ class Preemptors:
         self._settled: View | None = None
         self._checked = 0  # the last change of a node that is taken into account
         self._to_retry: list[str] = []
+        self._to_ask: list[str] = []
 
     def __len__(self) -> int:
         return len(self._records.with_part("kept"))
@@ -104,26 +105,36 @@ class Preemptors:
 
         A gang decides for all its members, and what its victims release by then counts as free.
         """
-        self._end_waits(pod for pod in self._all() if not pod.pending.isdisjoint(claims))
+        ending = (pod for pod in self._all() if not pod.pending.isdisjoint(claims))
+        self._to_retry += self._end_waits(ending)
 
     def observe_joined(self) -> None:
-        """Let pods preempt again that wait for claims which pods use that nobody evicts.
+        """Let pods ask for victims again that wait for claims which pods use that nobody evicts.
 
-        A plan evicts nobody else, so that what it holds stays held.
+        They pause between these attempts: others can begin to use a claim each time. A plan evicts
+        nobody else, so that what it holds stays held.
         """
         joined = self._state.pods.take_joined()
         waiting = [pod for pod in self._all() if pod.planned is None] if joined else []
         pending = frozenset[str]().union(*(pod.pending for pod in waiting))
         used = {claim for claim, user in joined if claim in pending and not self.is_victim(user)}
-        self._end_waits(pod for pod in waiting if not pod.pending.isdisjoint(used))
+        ending = (pod for pod in waiting if not pod.pending.isdisjoint(used))
+        self._to_ask += self._end_waits(ending)
 
-    def _end_waits(self, pods: Iterable[Preemptor]) -> None:
-        """Let pods preempt again, and the members of their groups with them."""
+    def _end_waits(self, pods: Iterable[Preemptor]) -> list[str]:
+        """Keep nothing for pods, and for the members of their groups; return all of them."""
         ended = {pod.uid: self._records.get(pod.uid).group for pod in pods}
         groups = set(filter(None, ended.values()))
-        for pod in self._all() if ended else ():
-            if pod.uid in ended or self._records.get(pod.uid).group in groups:
-                self._end_and_retry(pod)
+        of_groups = self._records.having("kept") if groups else ()
+        uids = {**ended, **{each.uid: each.group for each in of_groups if each.group in groups}}
+        for uid in uids:
+            self._records.change(uid, RecordEvent.NOT_KEPT, kept=None)
+        return list(uids)
+
+    def take_to_ask(self) -> tuple[str, ...]:
+        """Return the pods that wait no longer since the last call, and ask again for victims."""
+        taken, self._to_ask = tuple(self._to_ask), []
+        return taken
 
     def take_to_retry(self) -> tuple[str, ...]:
         """Return the pods that wait no longer since the last call, and can preempt again."""

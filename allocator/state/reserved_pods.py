@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from allocator.decisions.shortlist import FittingNode, NodeSearch
+from allocator.state.awaited_claims import find_awaited
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.group_records import GroupTable
 from allocator.state.record_states import RecordEvent
@@ -335,12 +336,20 @@ class ReservedPods:
             return "the reservation expired; the pod is tried again"
         claims = devices.reservation.claims
         lost = filter(None, map(self.find_lost_device, claims))
-        problem = self._lost_claim(claims) or next(lost, "")
+        problem = self._find_awaited(devices) or self._lost_claim(claims) or next(lost, "")
         if not problem:
             self._change(devices, RecordEvent.WRITING, promised=False, writing=True)
         elif not devices.writing:
             self._records.change(pod_uid, RecordEvent.LOST, devices=None)
         return problem
+
+    def _find_awaited(self, devices: ReservedDevices) -> str:
+        """Return which claim another pod waits for, so that no write of it begins now, or ""."""
+        uids = (each.uid for each in devices.reservation.claims)
+        waits = None
+        if not devices.writing:
+            waits = find_awaited(uids, devices.priority, self._state)
+        return f"{waits.message}; the pod is tried again" if waits else ""
 
     def _find_excess(self, claim_uid: str) -> str:
         """Return why a claim cannot have what is reserved for it beside all others."""

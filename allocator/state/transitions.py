@@ -69,6 +69,13 @@ class Expect(NamedTuple):
     after: frozenset[str]
 
 
+class Await(NamedTuple):
+    """The pod waits for the release of other claims than before."""
+
+    before: frozenset[str]
+    after: frozenset[str]
+
+
 class LookAgain(NamedTuple):
     """Something of the pod is due at a time, or at none."""
 
@@ -93,7 +100,16 @@ class MoveKey(NamedTuple):
 
 
 Effect: TypeAlias = (
-    HavePart | Reserve | GiveBack | LoseDevices | Keep | Expect | LookAgain | MovePlace | MoveKey
+    HavePart
+    | Reserve
+    | GiveBack
+    | LoseDevices
+    | Keep
+    | Expect
+    | Await
+    | LookAgain
+    | MovePlace
+    | MoveKey
 )
 
 
@@ -156,6 +172,9 @@ def _follow_kept(before: Record, after: Record, effects: list[Effect]) -> None:
     had, has = before.kept, after.kept
     if had is None or has is None or had.held is not has.held:
         effects.append(Keep(has.held if has else ()))
+    pending = [each.pending if each else frozenset[str]() for each in (had, has)]
+    if pending[0] != pending[1]:
+        effects.append(Await(*pending))
     effects.append(LookAgain("kept", has.until if has else None))
 
 

@@ -1,5 +1,7 @@
 """Claims that other pods begin to use while a preemptor waits for them."""
 
+import itertools
+
 import pytest
 
 from allocator.scheduler.protocol import PreemptReply
@@ -145,3 +147,23 @@ def test_a_gang_does_not_wait_for_its_other_victims_before_it_evicts_again(
     contest.end("first" if victim == "joining" else victim)
     assert sorted(contest.woken(at + 4.0)) == ["m0", "m1"]
     assert contest.cluster.schedule_group("m0", "m1") == sorted(["n2", node])
+
+
+def test_joins_that_nobody_prevents_evict_ever_more_rarely() -> None:
+    """Another scheduler, for example, gives the claim to a pod for each one that is evicted."""
+    contest = two_nodes(LOW + 1)
+    assert contest.victims("high") == ["first"]
+    evicted, now, users = list[float](), 0.0, ["first"]
+    while now < 300.0:
+        if len(evicted) == len(users) - 1:
+            contest.evict(users[-1], grace=600)
+            users.append(f"p{len(users)}")
+            contest.cluster.add(pod(users[-1], "of-first", node="n1"))
+            contest.enlist(users[-1], "n1")
+            use(contest, "of-first", *users)
+        if "high" in contest.woken(now):
+            assert contest.victims("high") == users[-1:]
+            evicted.append(now)
+        now += 0.5
+    pauses = [after - before for before, after in itertools.pairwise(evicted)]
+    assert pauses == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0]
