@@ -239,13 +239,15 @@ def answer_key(search: NodeSearch, state: AllocatorState) -> bytes:
     """Return a short key that is equal for searches with equal results in the same quotas.
 
     A pod that waits for devices which others release is charged for them, so that it has room
-    where others have none. No request decides how much memory the caches of answers take.
+    where others have none, and as much as those that are charged the same. No request decides how
+    much memory the caches of answers take.
     """
-    namespace, ledger = search.pod.namespace, state.ledger
-    is_limited = bool(ledger.quotas.limits(namespace))
-    own = [namespace, *filter(ledger.is_expected, map(uid_of, search.unallocated))]
-    key = msgspec.json.encode(own if is_limited else ()) + request_key(search)
-    return digest(key).hex().encode()
+    namespace, quotas = search.pod.namespace, state.ledger.quotas
+    limited: tuple[object, ...] = ()
+    if quotas.limits(namespace):
+        charges = [quotas.charge_of(uid_of(each)) for each in search.unallocated]
+        limited = namespace, [sorted((*key, f"{each[key]}") for key in each) for each in charges]
+    return digest(msgspec.json.encode(limited) + request_key(search)).hex().encode()
 
 
 def request_key(search: NodeSearch) -> bytes:

@@ -202,3 +202,24 @@ def test_a_pod_for_which_devices_are_kept_has_room_where_one_that_asks_the_same_
     assert first is not None
     assert second is not None
     assert (exceeds(first), exceeds(second)) == (False, True)
+
+
+def test_equal_pods_that_wait_in_a_quota_search_once_for_what_is_released() -> None:
+    """More of them wait than pods are tried in one turn."""
+    cluster = Cluster(quotas=[limit({DEVICES: "99"})], n1=40)
+    waiting, waiters = WaitingPods(cluster.decisions), [f"p{number}" for number in range(40)]
+    times = {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 600}
+    for number in range(40):
+        allocation = allocation_on("n1", number)
+        cluster.add_claim(claim(f"of-{number}", allocation=allocation, pods=[f"v{number}"]))
+        cluster.add(pod(f"v{number}", f"of-{number}", node="n1", **times))
+    for uid in waiters:
+        assert codes(cluster.prefilter(uid, claim(f"c-{uid}")))[0] == "DevicesBeingReleased"
+        waiting.note_answer(uid, [], cluster.now)
+    while waiting.wake(1.0).unfinished:
+        pass
+    assert used(cluster) == ["80/99"]
+    cluster.delete_claim("of-0")
+    turn = waiting.wake(2.0)
+    assert turn.woken == ("p0",)
+    assert not turn.unfinished
