@@ -157,7 +157,7 @@ class DeviceVictims(msgspec.Struct, frozen=True):
 class Paired(NamedTuple):
     """The claims that are being released, for which a pod was told to wait, and what it gets.
 
-    It gets that on a node for its `own` claims, or those of another pod that it shares one with.
+    It gets that on a node for its `own` claims, or what another pod gets that it shares one with.
     """
 
     priority: int

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from allocator.decisions.shortlist import NodeSearch, find_nodes, is_open
+from allocator.decisions.shortlist import NodeSearch, find_nodes, usable_nodes
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.expected import expected_by_others
 from allocator.state.record_states import RecordEvent
@@ -100,9 +100,9 @@ class Releases:
         pod, claims = search.pod, frozenset(map(uid_of, search.unallocated))
         before = itertools.takewhile(lambda each: each[0] != pod.uid, self._all())
         for _, paired in before:
-            shares = not paired.own.isdisjoint(claims)
-            if shares and is_open(paired.node, pod, self._state):
-                return paired._replace(priority=pod.priority)
+            there = replace(search, only=frozenset({paired.node}))
+            if not paired.own.isdisjoint(claims) and usable_nodes(there, self._state):
+                return paired._replace(priority=pod.priority, own=claims)
         return None
 
     def _find_pair(self, search: NodeSearch) -> Paired | None:

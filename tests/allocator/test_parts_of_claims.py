@@ -3,7 +3,7 @@
 import pytest
 
 from drawbridge.dra.nodes import Node
-from tests.allocator.clusters import claim, pod
+from tests.allocator.clusters import allocation_on, claim, codes, pod
 from tests.allocator.contests import HIGH, LOW, Contest, shared_device
 from tests.allocator.test_group_victims import preempt, victims_of
 from tests.allocator.test_preemptors import nominate
@@ -162,3 +162,36 @@ def test_pods_that_wait_for_an_eviction_that_failed_do_not_wait_for_each_other()
         for name in [each for each in contest.woken(at=float(now)) if each in {"one", "two"}]:
             asked.append((name, list(contest.preempt(name).victims)))
     assert asked.count(("one", ["large"])) >= 2, asked
+
+
+def test_a_pod_waits_with_another_one_only_for_its_own_claims() -> None:
+    contest = Contest(n1=2)
+    contest.run("terminating", "n1", 0, 1)
+    contest.evict("terminating")
+    for uid, claims in (("one", ("shared", "extra")), ("two", ("shared",))):
+        reply = contest.cluster.prefilter(uid, *map(claim, claims))
+        assert codes(reply)[0] == "DevicesBeingReleased"
+    own = [
+        each.paired.own for each in contest.cluster.state.records.having("paired") if each.paired
+    ]
+    assert own == [{"shared", "extra"}, {"shared"}]
+
+
+def test_a_pod_does_not_wait_with_another_one_for_devices_that_are_not_beside_its_own() -> None:
+    contest = Contest(n1=1, n2=2)
+    contest.run("terminating", "n1", 0)
+    contest.run("small", "n2", 0)
+    contest.evict("terminating")
+    contest.share("own", "n2", 1, pods=["other"])
+    contest.cluster.add(pod("other", "own", node="n2"))
+    contest.enlist("other", "n2", HIGH)
+    assert contest.woken() == []
+    own = claim("own", version=2, allocation=allocation_on("n2", 1), pods=["other"])
+    replies = [
+        contest.cluster.prefilter("one", claim("shared"), priority=HIGH - 1),
+        contest.cluster.prefilter("two", claim("shared"), own, priority=HIGH),
+    ]
+    assert [each.preemptible for each in replies] == [False, True]
+    contest.waiting.note_answer("two", [], 0.0)
+    request = contest.preemption("two")
+    assert contest.cluster.decisions.preempt(request, 0.0).victims == ("small",)
