@@ -59,10 +59,12 @@ class Releases:
             if left != paired.claims:
                 self._unpair(pod, left)
 
-    def unpair(self, claims: frozenset[str], below: float = math.inf) -> None:
-        """Let nobody with a lower priority than `below` wait for these claims."""
+    def unpair(
+        self, claims: frozenset[str], below: float = math.inf, but: Collection[str] = ()
+    ) -> None:
+        """Let nobody with a lower priority than `below` wait for these claims, `but` some pods."""
         for pod, paired in self._all():
-            if paired.priority < below and not paired.claims.isdisjoint(claims):
+            if paired.priority < below and not (paired.claims.isdisjoint(claims) or pod in but):
                 self._unpair(pod)
 
     def _unpair(self, uid: str, left: frozenset[str] = frozenset()) -> None:
@@ -87,13 +89,22 @@ class Releases:
         """
         self._update()
         self.settle()
+        sharing = self._find_sharing(search)
         same = self._find_for_same_claim(search)
-        paired = same or self._find_pair(search)
+        paired = same or self._find_pair(search, sharing)
         event = RecordEvent.UNPAIRED if paired is None else RecordEvent.PAIRED
         self._records.change(search.pod.uid, event, paired=paired)
         if paired is not None and same is None:
-            self.unpair(paired.claims, paired.priority)  # they can wait for the rest, or for others
+            # They can wait for the rest, or for others.
+            with_it = {uid for uid, each in sharing.items() if each.holds == paired.holds}
+            self.unpair(paired.claims, paired.priority, with_it)
         return paired
+
+    def _find_sharing(self, search: NodeSearch) -> dict[str, Paired]:
+        """Return the other pods that wait for a claim of the pod; all get the devices once."""
+        claims = frozenset(map(uid_of, search.unallocated))
+        others = (each for each in self._all() if each[0] != search.pod.uid)
+        return {uid: paired for uid, paired in others if not paired.own.isdisjoint(claims)}
 
     def _find_for_same_claim(self, search: NodeSearch) -> Paired | None:
         """Return what a pod waits for that waited before for a claim which both share."""
@@ -105,11 +116,11 @@ class Releases:
                 return paired._replace(priority=pod.priority, own=claims)
         return None
 
-    def _find_pair(self, search: NodeSearch) -> Paired | None:
+    def _find_pair(self, search: NodeSearch, sharing: Collection[str]) -> Paired | None:
         pod_uid, priority = search.pod.uid, search.pod.priority
         if not self._known:
             return None
-        others = expected_by_others(self._state, (pod_uid,), priority)
+        others = expected_by_others(self._state, (pod_uid, *sharing), priority)
         unpaired = self._known.keys() - others.promised
         nominated = self._state.pods.get(pod_uid).nominated_node
         nodes = (

@@ -195,3 +195,20 @@ def test_a_pod_does_not_wait_with_another_one_for_devices_that_are_not_beside_it
     contest.waiting.note_answer("two", [], 0.0)
     request = contest.preemption("two")
     assert contest.cluster.decisions.preempt(request, 0.0).victims == ("small",)
+
+
+@pytest.mark.parametrize("priorities", [(HIGH, HIGH), (HIGH, HIGH - 2), (HIGH - 2, HIGH)], ids=str)
+def test_pods_that_wait_for_a_claim_of_both_wait_on_whoever_asks_again(
+    priorities: tuple[int, int],
+) -> None:
+    contest = Contest(n1=1, n2=1)
+    contest.run("terminating", "n1", 0)
+    contest.run("small", "n2", 0)
+    contest.evict("terminating")
+    assert contest.woken() == []
+    asking = dict(zip(("one", "two"), priorities, strict=True))
+    for uid in ("one", "two", "one", "two", "one"):
+        reply = contest.cluster.prefilter(uid, claim("shared"), priority=asking[uid])
+        assert codes(reply)[0] == "DevicesBeingReleased"
+        contest.waiting.note_answer(uid, [], 0.0)
+        assert contest.woken(contest.cluster.now + 1.0) == []
