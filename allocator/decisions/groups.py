@@ -256,6 +256,9 @@ class GroupDecisions:
         if answer.placed or (group.min_count and group.scheduled >= group.min_count):
             self.interrupted.complete(key)
         if answer.reason is not None:
+            # What a member waited for alone is for others now.
+            for uid in question.members:
+                self._state.records.change(uid, RecordEvent.UNPAIRED, paired=None)
             members = frozenset(question.members)
             # Who uses a claim is not in the epoch.
             is_about_users = answer.reason.code == codes.CLAIM_HAS_MAX_CONSUMERS.name

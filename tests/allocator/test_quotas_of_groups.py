@@ -185,3 +185,18 @@ def test_a_gang_that_exceeds_its_quota_by_now_keeps_nothing_of_its_victim() -> N
     assert codes(ask(cluster, "m1", *members, least=0)) == ["DeviceQuotaUsedUp"]
     assert cluster.nodes("contender", contender) == ["n1"]
     assert "evicts no pod for another" in cluster.decisions.preempt(request, cluster.now).message
+
+
+def test_a_member_that_waited_alone_is_charged_no_more_when_its_group_is_refused() -> None:
+    cluster = Cluster(quotas=[limit({DEVICES: "1"})], n1=1, n2=1)
+    times = {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 600}
+    for node in ("n1", "n2"):
+        allocated = claim(node, allocation=allocation_on(node, 0), pods=[node], namespace="other")
+        cluster.add_claim(allocated)
+        cluster.add(pod(node, node, node=node, namespace="other", **times))
+    assert codes(cluster.prefilter("m0", claim("c-m0")))[0] == "DevicesBeingReleased"
+    cluster.delete_claim("n2")
+    assert used(cluster) == ["1/1"]
+    assert codes(cluster.ask_group("default/g", "m0", "m1")) == ["DeviceQuotaUsedUp"]
+    assert used(cluster) == ["0/1"]
+    assert cluster.schedule("alone", claim("c-alone")) == "n2"
