@@ -24,6 +24,7 @@ from drawbridge.foreign_json import UNDECODABLE, ForeignDecoder
 
 PLUGIN_SECONDS: Final = 60.0
 KILL_SECONDS: Final = 1.0
+TERMINAL: Final = "/dev/tty"
 MOST_BYTES: Final = 1024 * 1024
 _GROUP: Final = "client.authentication.k8s.io"
 _VERSIONS: Final = (f"{_GROUP}/v1", f"{_GROUP}/v1beta1")
@@ -93,6 +94,7 @@ async def _run(plugin: ExecConfig, cluster: Mapping[str, Any], environ: Mapping[
     if program is None:
         hint = " ".join(plugin.install_hint.split())
         raise AccessError("there is no such program" + (f": {hint}" if hint else ""))
+    attended = interactive or _has_terminal()
     try:
         process = await asyncio.create_subprocess_exec(
             *(program, *plugin.args),
@@ -104,12 +106,12 @@ async def _run(plugin: ExecConfig, cluster: Mapping[str, Any], environ: Mapping[
             stdin=None if interactive else asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             # A group of its own could not read from the terminal.
-            process_group=None if interactive else 0,
+            process_group=None if attended else 0,
         )
     except (OSError, ValueError) as error:  # also a null byte
         reason = error.strerror if isinstance(error, OSError) else None
         raise AccessError(f"it cannot be started: {reason or error}") from None
-    return await _wait(process, interactive=interactive)
+    return await _wait(process, attended=attended)
 
 
 def _is_interactive(mode: str) -> bool:
@@ -125,16 +127,25 @@ def _is_interactive(mode: str) -> bool:
     return available
 
 
-async def _wait(process: asyncio.subprocess.Process, *, interactive: bool) -> bytes:
+def _has_terminal() -> bool:
+    """Return whether a plug-in can ask on the terminal; its standard input may be another file."""
+    try:
+        os.close(os.open(TERMINAL, os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
+async def _wait(process: asyncio.subprocess.Process, *, attended: bool) -> bytes:
     """Return the output of a plug-in. A person at the terminal may take any time to answer."""
     try:
-        async with asyncio.timeout(None if interactive else PLUGIN_SECONDS):
+        async with asyncio.timeout(None if attended else PLUGIN_SECONDS):
             output = await _read_output(process)
             code = await process.wait()
     except TimeoutError:
         raise AccessError(f"it returned no credentials within {PLUGIN_SECONDS:g} s") from None
     finally:
-        await _kill(process, interactive=interactive)
+        await _kill(process, attended=attended)
     if code:
         ended = f"ended with exit code {code}" if code > 0 else f"was ended by signal {-code}"
         raise AccessError(f"it {ended}")
@@ -150,12 +161,12 @@ async def _read_output(process: asyncio.subprocess.Process) -> bytes:
     return bytes(output)
 
 
-async def _kill(process: asyncio.subprocess.Process, *, interactive: bool) -> None:
+async def _kill(process: asyncio.subprocess.Process, *, attended: bool) -> None:
     """End a plug-in that has not ended, with the processes that it started."""
     if process.returncode is not None:
         return
     with contextlib.suppress(ProcessLookupError):
-        if interactive:
+        if attended:
             process.kill()
         else:
             os.killpg(process.pid, signal.SIGKILL)

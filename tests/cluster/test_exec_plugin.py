@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pty
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -183,6 +184,40 @@ async def test_a_plug_in_may_read_from_a_terminal_only(
         assert expected in await refusal(tmp_path, user)
 
 
+ASKED = """
+import asyncio, os, sys
+from drawbridge.cluster import exec_plugin
+from drawbridge.cluster.credentials import Credentials
+# The first terminal that the leader of a session opens is that of the session.
+opened = os.open(sys.argv[1], os.O_RDWR)
+exec_plugin.PLUGIN_SECONDS = 5
+print(asyncio.run(Credentials(sys.argv[2]).access()).headers["Authorization"])
+"""
+
+
+@pytest.mark.parametrize("mode", ["Never", "IfAvailable"])
+async def test_a_plug_in_asks_on_the_terminal_while_standard_input_is_a_file(
+    tmp_path: Path, mode: str
+) -> None:
+    told = reply({"token": "got-%s"})
+    script(tmp_path / "login", f"""read typed < /dev/tty; printf '{told}' "$typed" """)
+    path = config(tmp_path / "config", "https://127.0.0.1:1", runs("./login", interactiveMode=mode))
+    ours, theirs = pty.openpty()
+    os.write(ours, b"typed\n")
+    try:
+        asking = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", ASKED, os.ttyname(theirs), path),
+            env={**os.environ, "PYTHONPATH": f"{Path.cwd()}"},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert await asking.communicate() == (b"Bearer got-typed\n", None)
+    finally:
+        for each in (ours, theirs):
+            os.close(each)
+
+
 # --- what it returns ---------------------------------------------------------------------------
 
 
@@ -250,6 +285,7 @@ async def test_a_plug_in_that_hangs_ends_with_what_it_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exec_plugin, "PLUGIN_SECONDS", 0.5)
+    monkeypatch.setattr(exec_plugin, "TERMINAL", "/none")  # as if nobody ran the tests at one
     started = tmp_path / "started"
     script(tmp_path / "login", f"sleep 60 & echo $! > {started}; wait")
     assert "it returned no credentials within 0.5 s" in await refusal(tmp_path, runs("./login"))
