@@ -54,7 +54,7 @@ class Credentials:
     """Reads and caches credentials; renews them before they expire or after a rejection.
 
     In a pod, a command uses the service account if there is no kubeconfig, as kubectl does. With
-    `prefers_pod`, kubeconfigs that no argument names do not count.
+    `prefers_pod`, kubeconfigs that no argument names do not count. The first read decides.
     """
 
     def __init__(  # noqa: PLR0913  # all but two by name
@@ -75,6 +75,7 @@ class Credentials:
         self._now = now
         self.namespace = "default"
         self._access: Access | None = None
+        self._of_pod: bool | None = None  # the source of `_access`
         self._lock = asyncio.Lock()
         self._tls: tuple[Trust, ssl.SSLContext] | None = None
         self._log = FailureLog(_LOG, "the credentials can be read again after %.0f s", now)
@@ -112,16 +113,23 @@ class Credentials:
         return access
 
     async def _read_chosen(self) -> Access:
-        in_pod = not self._kubeconfig and not self._context and self._is_pod()
-        if in_pod and self._prefers_pod:
-            return self._read_service_account()
+        # A file that is missing for a moment must not lead to another cluster.
+        of_pod = self._uses_pod() if self._of_pod is None else self._of_pod
+        access = self._read_service_account() if of_pod else await self._read_files()
+        self._of_pod = of_pod
+        return access
+
+    def _uses_pod(self) -> bool:
+        if self._kubeconfig or self._context or not self._is_pod():
+            return False
+        return self._prefers_pod or not self._merge_files()[0].current
+
+    async def _read_files(self) -> Access:
         merged, exists = self._merge_files()
-        if in_pod and not merged.current:
-            return self._read_service_account()
         if not exists:
             raise AccessError(
-                f"{self._files} does not exist, and there is no service account of a pod to use "
-                "instead: set --kubeconfig or KUBECONFIG"
+                f"{self._files} does not exist: set --kubeconfig or KUBECONFIG, or use the service "
+                "account of a pod"
             )
         try:
             return await self._read_kubeconfig(merged.choose(self._context))

@@ -127,3 +127,33 @@ async def test_a_pod_is_used_where_there_is_no_kubeconfig(
     assert (await credentials.access()).server == server
     if server == OF_POD:
         assert credentials.namespace == "ci"
+
+
+@pytest.mark.parametrize(("missing", "server"), [("token", OF_POD), ("file", OF_FILE)])
+async def test_a_file_that_is_missing_for_a_moment_does_not_change_the_cluster(
+    tmp_path: Path, missing: str, server: str
+) -> None:
+    Authority(tmp_path)
+    for name in ("token", "namespace"):
+        (tmp_path / name).write_text(name)
+    (tmp_path / "of-the-user").write_text("a")
+    config(tmp_path / "file", OF_FILE, {"tokenFile": "of-the-user"})
+    environ = {
+        "KUBERNETES_SERVICE_HOST": "192.0.2.1",
+        "KUBERNETES_SERVICE_PORT": "443",
+        "KUBECONFIG": str(tmp_path / "file"),
+    }
+    clock = Clock()
+    credentials = Credentials(
+        prefers_pod=server == OF_POD, service_account=tmp_path, environ=environ, now=clock.now
+    )
+    access = await credentials.access()
+    assert access.server == server
+    content = (tmp_path / missing).read_bytes()
+    (tmp_path / missing).unlink()
+    clock.time += 61
+    assert await credentials.access() is access
+    (tmp_path / missing).write_bytes(content)
+    clock.time += 61
+    renewed = await credentials.access()
+    assert (renewed.server, renewed is access) == (server, False)
