@@ -54,11 +54,14 @@ def run_with_session(
     import asyncio  # noqa: PLC0415  # takes longer than a short command
     import logging  # noqa: PLC0415  # same
 
-    logger = logging.getLogger("drawbridge.cluster")
-    if not lasts and not logger.handlers:
+    logger, silent = logging.getLogger("drawbridge.cluster"), logging.NullHandler()
+    if not lasts:
         # The error is printed. Without a handler, Python would print the line of the log as well.
-        logger.addHandler(logging.NullHandler())
-    return asyncio.run(_run_with_session(chosen, read))
+        logger.addHandler(silent)
+    try:
+        return asyncio.run(_run_with_session(chosen, read))
+    finally:
+        logger.removeHandler(silent)
 
 
 async def _run_with_session(

@@ -304,6 +304,27 @@ def test_an_error_is_printed_once(tmp_path: Path) -> None:
     assert done.stderr.count("connection refused") == 1, done.stderr
 
 
+LOGS = """
+import argparse, logging, sys
+from cli.input.live_cluster import run_with_session
+chosen = argparse.Namespace(kubeconfig=sys.argv[1], context="")
+async def fail(session):
+    logging.getLogger("drawbridge.cluster.cache").warning("an outage")
+run_with_session(chosen, fail, lasts=sys.argv[2] == "first")
+run_with_session(chosen, fail, lasts=sys.argv[2] != "first")
+"""
+
+
+@pytest.mark.parametrize("lasting", ["first", "second"])
+def test_what_lasts_logs_its_outages_also_after_another_session(
+    tmp_path: Path, lasting: str
+) -> None:
+    path = config(tmp_path / "config", "https://127.0.0.1:1", {})
+    words = ("-c", LOGS, path, lasting)
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)  # noqa: S603  # our words
+    assert (done.returncode, done.stderr) == (0, "an outage\n")
+
+
 @pytest.mark.parametrize(("namespace", "code"), [("watchers", 1), ("others", 2)])
 @pytest.mark.parametrize("is_live", [True, False])
 def test_the_labels_of_the_cluster_s_namespaces_allow_admin_access(
