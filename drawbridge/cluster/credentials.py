@@ -5,6 +5,7 @@ sends. They are read again before they expire, and after a rejection.
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import ssl
@@ -176,12 +177,14 @@ class Credentials:
     def _is_pod(self) -> bool:
         names = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
         named = all(self._environ.get(each) for each in names)
-        return named and (self._service_account / "token").is_file()
+        with contextlib.suppress(OSError):  # a folder that this user may not search, to Python 3.13
+            return named and (self._service_account / "token").is_file()
+        return False
 
     def _read_service_account(self) -> Access:
         try:
             return self._read_mounted()
-        except (AccessError, OSError) as error:
+        except (AccessError, OSError, ValueError) as error:  # also a host in brackets
             folder = self._service_account
             raise AccessError(f"cannot use the service account in {folder}: {error}") from None
 
@@ -228,8 +231,11 @@ def _normalize(server: str) -> str:
     try:
         parts = urlsplit(server if "://" in server else f"http://{server}")
         usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        has_user = "@" in parts.netloc
     except ValueError:
-        usable = False
+        usable = has_user = False
+    if has_user:  # not shown, because it can have a password
+        raise AccessError("server has a user in its URL: set username and password of the user")
     if not usable or ("://" not in server and parts.path.strip("/")):
         raise AccessError(f"server {server!r} is not a URL, such as https://192.0.2.1:6443")
     return parts._replace(query="", fragment="").geturl().rstrip("/")

@@ -142,6 +142,16 @@ async def test_a_server_is_read_as_client_go_reads_it(
         await credentials.access()
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1:6443", "127.0.0.1:0"])
+async def test_a_user_in_the_url_of_a_server_is_refused_without_its_password(
+    tmp_path: Path, host: str
+) -> None:
+    path = config(tmp_path / "config", f"https://jane:secret@{host}", {})
+    with pytest.raises(AccessError, match="server has a user in its URL") as caught:
+        await Credentials(path, environ={}).access()
+    assert "secret" not in str(caught.value)
+
+
 async def test_a_token_is_not_sent_where_others_can_read_it(tmp_path: Path) -> None:
     proxied = {"proxy-url": "http://192.0.2.1:3128"}
     for server, cluster in (("http://192.0.2.1", {}), ("http://127.0.0.1:1", proxied)):

@@ -76,6 +76,39 @@ async def test_unusable_files_of_a_service_account_keep_the_last_credentials(
         await Credentials(service_account=tmp_path, environ=environ).access()
 
 
+@pytest.mark.parametrize(("host", "port"), [("[fd00::1]", "443"), ("192.0.2.1", "none")])
+async def test_an_unusable_address_in_the_environment_is_explained(
+    tmp_path: Path, host: str, port: str
+) -> None:
+    Authority(tmp_path)
+    for name in ("token", "namespace"):
+        (tmp_path / name).write_text(name)
+    environ = {
+        "KUBERNETES_SERVICE_HOST": host,
+        "KUBERNETES_SERVICE_PORT": port,
+        "HTTPS_PROXY": "http://proxy:3128",
+    }
+    credentials = Credentials(prefers_pod=True, service_account=tmp_path, environ=environ)
+    with pytest.raises(AccessError, match="cannot use the service account in"):
+        await credentials.access()
+
+
+async def test_a_service_account_that_may_not_be_searched_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def deny(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", f"{path}")
+
+    monkeypatch.setattr(Path, "is_file", deny)
+    environ = {
+        "KUBERNETES_SERVICE_HOST": "192.0.2.1",
+        "KUBERNETES_SERVICE_PORT": "443",
+        "KUBECONFIG": config(tmp_path / "file", "https://127.0.0.1:1", {}),
+    }
+    access = await Credentials(service_account=tmp_path, environ=environ).access()
+    assert access.server == "https://127.0.0.1:1"
+
+
 OF_POD, OF_FILE = "https://192.0.2.1:443", "https://127.0.0.1:1"
 SOURCES = [
     # KUBECONFIG, whether there is ~/.kube/config, the arguments, the server
