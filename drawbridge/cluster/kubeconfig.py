@@ -218,9 +218,13 @@ def _parse(path: str, data: bytes) -> _File:
 
 
 def _without_null(value: Any) -> Any:  # noqa: ANN401  # JSON
-    """Leave out what is null, which means to client-go what is absent."""
+    """Leave out what is null, which means to client-go what is absent; not in an extension."""
     if isinstance(value, dict):
-        return {key: _without_null(part) for key, part in value.items() if part is not None}
+        return {
+            key: part if key == "extension" else _without_null(part)
+            for key, part in value.items()
+            if part is not None
+        }
     return [_without_null(part) for part in value] if isinstance(value, list) else value
 
 

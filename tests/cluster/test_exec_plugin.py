@@ -101,7 +101,8 @@ async def test_a_plug_in_gets_its_cluster_if_it_wants_to(tmp_path: Path, version
     authority = Authority(tmp_path)
     told, returned = tmp_path / "told", reply({"token": "a"}, version)
     script(tmp_path / "login", f"""printf %s "$KUBERNETES_EXEC_INFO" > {told}; echo '{returned}'""")
-    extension = {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "web"}}
+    wanted = {"audience": "web", "scope": None, "more": [None]}
+    extension = {"name": "client.authentication.k8s.io/exec", "extension": wanted}
     cluster = {
         "certificate-authority": str(authority.file),
         "tls-server-name": "api",
@@ -117,7 +118,7 @@ async def test_a_plug_in_gets_its_cluster_if_it_wants_to(tmp_path: Path, version
         "server": "https://127.0.0.1:1",
         "tls-server-name": "api",
         "certificate-authority-data": base64.b64encode(authority.file.read_bytes()).decode(),
-        "config": {"audience": "web"},
+        "config": wanted,
     }
 
 
