@@ -99,7 +99,7 @@ class UsageReconciler:
             raise failure
 
     async def _write_books(self) -> None:
-        until = self._observer.now() - DELAY
+        until = self._observer.told_until
         try:
             if self._latest is None:
                 self._latest = await self._find_latest(until // DAY)

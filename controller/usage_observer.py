@@ -144,7 +144,7 @@ class UsageObserver:
             if self.is_observing and (was_silent or not follows):
                 self._end_meter()
             elif is_listed_again:
-                self.meter.miss(self._answered - DELAY, now)
+                self.meter.miss(self.told_until, now)
             if follows and not self.is_observing:
                 self._begins = True
                 try:
@@ -161,7 +161,7 @@ class UsageObserver:
                 self._forget_waiting()
 
     def _end_meter(self) -> None:
-        former, self.meter = FormerMeter(self.meter, self._answered - DELAY), Meter()
+        former, self.meter = FormerMeter(self.meter, self.told_until), Meter()
         if former.meter.start is not None and former.meter.start < former.end:
             self.former = [*self.former, former][-_MOST_FORMER:]
 
@@ -233,6 +233,11 @@ class UsageObserver:
     def _find_pod(self, key: PodKey) -> tuple[str, HeldClaim] | None:
         current = self._device_pods.get(key[1], key[0])
         return None if current is None else (_key_of(current), self._read_pod(current.value))
+
+    @property
+    def told_until(self) -> int:
+        """Until when a check has found that the caches tell of all changes of claims."""
+        return self._answered - DELAY
 
     def now(self) -> int:
         """Return the time of the API server in whole seconds."""

@@ -103,6 +103,23 @@ def test_a_list_tells_nothing_of_what_came_and_went_although_no_check_found_a_fa
     assert used[TEAM, "ResourceClaim/ended"].unknown == unknown
 
 
+def test_a_book_ends_where_the_watch_stopped_to_tell_of_changes() -> None:
+    cluster = Cluster()
+    controller = Controller(cluster)
+    cluster.claim("kept", "gpu-2", allocated=NOW)
+    controller.write()
+    wait(cluster, controller, 100)
+    cluster.claims.stays = True
+    wait(cluster, controller, 30)
+    controller.write()
+    assert cluster.books()[0].through == NOW + 97
+    cluster.claims.stays = False
+    wait(cluster, controller, 70)
+    controller.write()
+    assert cluster.books()[0].through == NOW + 197
+    assert cluster.used()[TEAM, "ResourceClaim/kept"].devices == 197
+
+
 def test_a_watch_that_breaks_again_at_once_displaces_nothing_that_was_observed() -> None:
     cluster = Cluster()
     controller = Controller(cluster)

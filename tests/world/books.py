@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from tests.world.world import World
 
 _CONFIG_MAP: Final = named("configmaps")
-# The latest book has what claims had until then: each ten seconds, and after a change of leader.
-_LATEST_SECONDS = 60
+# The latest book has what claims had until then: each ten seconds, and after a change of leader. It
+# ends with the last change or bookmark that a watch told of.
+_LATEST_SECONDS = 120
 # Controllers believe the time of a claim of which they hear less late.
 _MOST_LATE = MAX_DELAY - 10
 # Times are whole seconds at both ends.
