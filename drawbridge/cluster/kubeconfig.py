@@ -203,7 +203,9 @@ def _get(entries: Mapping[str, T], name: str, words: str) -> T:
 
 
 def _parse(path: str, data: bytes) -> _File:
-    document = next((each for each in read_documents(Source(path, data)) if not each.empty), None)
+    # Without the path: a name that ends with .json would refuse YAML.
+    documents = read_documents(Source("kubeconfig", data))
+    document = next((each for each in documents if not each.empty), None)
     if document is None:
         return _File()
     for located in document.findings:
@@ -225,7 +227,9 @@ def _without_null(value: Any) -> Any:  # noqa: ANN401  # JSON
             for key, part in value.items()
             if part is not None
         }
-    return [_without_null(part) for part in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_without_null(part) for part in value if part is not None]
+    return value
 
 
 def _by_name(path: str, field: str, entries: Iterable[tuple[str, T]]) -> Mapping[str, T]:

@@ -22,7 +22,8 @@ CASES = load_cases(Path(__file__).parent / "kubeconfigs.yaml")
 @every_row("case", CASES, ids=lambda case: str(case["note"]))
 def test_files_are_merged_as_client_go_merges_them(case: YamlValue) -> None:
     contents = [each if isinstance(each, str) else json.dumps(each) for each in case["files"]]
-    files = [(f"/{at}/config", each.encode()) for at, each in enumerate(contents)]
+    name = case.get("name", "config")
+    files = [(f"/{at}/{name}", each.encode()) for at, each in enumerate(contents)]
     if "error" in case:
         with pytest.raises(AccessError, match=re.escape(case["error"])):
             merge(files).choose(case.get("context"))
