@@ -42,6 +42,8 @@ def make_context(trust: Trust) -> ssl.SSLContext:
     # Python 3.13 requires CA certificate extensions that many clusters' CAs do not have and that
     # no other Kubernetes client requires.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    # Before Python 3.13, an intermediate CA or the server's own certificate alone is not trusted.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if trust.pair:
         try:
             load_pair(context, trust.pair)

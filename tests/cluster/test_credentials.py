@@ -394,6 +394,13 @@ async def test_the_server_certificate_must_match_the_ca_of_the_kubeconfig(
         assert clock.pauses == [], "what cannot get better is not tried again"
 
 
+async def test_the_certificate_of_the_server_is_a_ca_file(tmp_path: Path) -> None:
+    """Its CA is in no file, as that of an intermediate CA."""
+    async with FakeApi(tls=Authority(tmp_path).server()) as api:
+        trusted = {"certificate-authority": "127.0.0.1.crt"}
+        assert await asked(Credentials(config(tmp_path / "config", api.url, {}, **trusted)))
+
+
 async def test_tls_server_name_overrides_the_address(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     async with FakeApi(tls=authority.server("api.example.com")) as api:
