@@ -96,17 +96,15 @@ async def _run(plugin: ExecConfig, cluster: Mapping[str, Any], environ: Mapping[
         raise AccessError("there is no such program" + (f": {hint}" if hint else ""))
     attended = interactive or _has_terminal()
     try:
-        process = await asyncio.create_subprocess_exec(
+        process = await _start(
             *(program, *plugin.args),
+            attended=attended,
             env={
                 **environ,
                 **{each.name: each.value for each in plugin.env},
                 "KUBERNETES_EXEC_INFO": json.dumps(info),
             },
             stdin=None if interactive else asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            # A group of its own could not read from the terminal.
-            process_group=None if attended else 0,
         )
     except (OSError, ValueError) as error:  # also a null byte
         reason = error.strerror if isinstance(error, OSError) else None
@@ -134,6 +132,28 @@ def _has_terminal() -> bool:
     except OSError:
         return False
     return True
+
+
+async def _start(
+    *words: str, attended: bool, env: Mapping[str, str], stdin: int | None
+) -> asyncio.subprocess.Process:
+    """Start a program; a cancellation meanwhile ends it with what it has started."""
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            *words,
+            env=env,
+            stdin=stdin,
+            stdout=asyncio.subprocess.PIPE,
+            # A group of its own could not read from the terminal.
+            process_group=None if attended else 0,
+        )
+    )
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        with contextlib.suppress(OSError, ValueError):
+            await _kill(await starting, attended=attended)
+        raise
 
 
 async def _wait(process: asyncio.subprocess.Process, *, attended: bool) -> bytes:

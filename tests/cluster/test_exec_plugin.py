@@ -303,6 +303,29 @@ async def test_a_plug_in_ends_with_the_wait_for_it(tmp_path: Path) -> None:
     await ends(int(started.read_text()))
 
 
+async def test_what_a_plug_in_starts_ends_if_it_is_cancelled_at_its_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exec_plugin, "TERMINAL", "/none")
+    started, create, seen = tmp_path / "started", asyncio.create_subprocess_exec, asyncio.Event()
+
+    async def create_slowly(*words: str, **options: Any) -> asyncio.subprocess.Process:  # noqa: ANN401  # asyncio's
+        process = await create(*words, **options)
+        await asyncio.to_thread(wait_until, started.exists)
+        seen.set()
+        await asyncio.sleep(0.1)
+        return process
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", create_slowly)
+    does = f"sleep 60 & echo $! > {started}.half; mv {started}.half {started}; wait"
+    script(tmp_path / "login", does)
+    waiting = asyncio.create_task(authorization(tmp_path, runs("./login")))
+    await seen.wait()
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    await ends(int(started.read_text()))
+
+
 async def test_a_reply_without_an_end_is_refused(tmp_path: Path) -> None:
     said = await refusal(tmp_path, runs("head", args=["-c", "2000000", "/dev/zero"]))
     assert "it returned more than 1048576 bytes" in said
