@@ -32,6 +32,8 @@ from drawbridge.cluster.tls import KeyPair, Trust, make_context
 _LOG = logging.getLogger("drawbridge.cluster.credentials")
 # The mount path of the service account in a pod.
 SERVICE_ACCOUNT_PATH = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+# A plug-in can take long to fail, and each request would run it again.
+FAILED_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,8 @@ class Credentials:
         self.namespace = "default"
         self._access: Access | None = None
         self._of_pod: bool | None = None  # the source of `_access`
+        self._failure = ""  # of a renewal; it counts until `_failed_until`
+        self._failed_until = 0.0
         self._lock = asyncio.Lock()
         self._tls: tuple[Trust, ssl.SSLContext] | None = None
         self._log = FailureLog(_LOG, "the credentials can be read again after %.0f s", now)
@@ -103,12 +107,15 @@ class Credentials:
 
     async def _read(self) -> Access:
         """Read the credentials. A failure is logged here: all requests of the process have it."""
+        if self._now() < self._failed_until:
+            raise AccessError(self._failure)
         try:
             access = await self._read_chosen()
         except AccessError as error:
             if self._access is not None:  # else the caller says it, and ends
                 text = "the credentials cannot be read again: %s; the last ones stay in use"
                 self._log.note("read", logging.WARNING, text, error)
+                self._failure, self._failed_until = f"{error}", self._now() + FAILED_SECONDS
             raise
         self._log.succeed()
         return access

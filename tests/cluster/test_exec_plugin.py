@@ -80,6 +80,29 @@ async def test_a_plug_in_runs_again_before_its_token_expires(api: FakeApi, tmp_p
     ]
 
 
+async def test_a_plug_in_that_fails_does_not_run_for_each_request(
+    api: FakeApi, tmp_path: Path
+) -> None:
+    clock, failing, ran = Clock(), tmp_path / "failing", tmp_path / "ran"
+    stops = f"os.path.exists({str(failing)!r}) and sys.exit(1)"
+    does = f"open({str(ran)!r}, 'a').write('x'); {stops}"
+    path = config(tmp_path / "config", api.url, plugin(tmp_path, does, seconds=600))
+    async with Session(Credentials(path, now=clock.now)) as session:
+        await session.version()
+        failing.touch()
+        clock.time += 545
+        await asyncio.gather(*(session.version() for _ in range(5)))
+        assert ran.read_text() == "xx"
+        failing.unlink()
+        clock.time += 6
+        await session.version()
+
+    assert [seen.headers["Authorization"] for seen in api.requests] == [
+        *("Bearer token-1",) * 6,
+        "Bearer token-2",
+    ]
+
+
 # --- what it gets ------------------------------------------------------------------------------
 
 
