@@ -69,12 +69,19 @@ def no_pod_waits_beside_free_devices(world: "World") -> Iterator[str]:
 
 @of_stored
 def no_important_pod_waits_beside_pods_that_can_go(world: "World") -> Iterator[str]:
-    """Who may preempt others does so, also if an eviction has failed before; a gang as a whole."""
+    """Who may preempt others does so, also if an eviction has failed before; a gang as a whole.
+
+    An allocator that forgets a pod knows of one with former gates only since when it asks again,
+    so that its delay begins anew.
+    """
+    forgets_delays = world.conditions.forgets_pods and world.conditions.eviction_delay
     of_pods = {pod["metadata"]["uid"]: pod for pod in world.all("pods")}
     nodes = _open_nodes(world, NODES)
     held = _count_all(world.holders.values())
     for gang in _find_waiting(world):
         if not gang.priority or not any(asks for asks, _ in gang.needs):
+            continue
+        if forgets_delays and gang.was_gated:
             continue
         if fit_together(nodes, held, gang.needs, EVERYTHING):
             continue  # free devices are more than the quota allows, so nobody is evicted
@@ -103,6 +110,7 @@ class Waiting(NamedTuple):
     names: list[str]
     needs: list[tuple[list[Ask], str]]
     claims: set[str]
+    was_gated: bool
 
 
 def _find_waiting(world: "World") -> Iterator[Waiting]:
@@ -122,7 +130,9 @@ def _find_waiting(world: "World") -> Iterator[Waiting]:
             name = gang.name if isinstance(gang, Gang) else gang
             of_pods = (claim for pod in pods for claim in claims_of(world, pod) if claim)
             claims = {claim["metadata"]["uid"] for claim in of_pods}
-            yield Waiting(name, priority, namespace_of(pods[0]), names, needs, claims)
+            was_gated = any(pod["metadata"]["generation"] > 1 for pod in pods)
+            space = namespace_of(pods[0])
+            yield Waiting(name, priority, space, names, needs, claims, was_gated)
 
 
 def _can_go(pod: JSON | None, claim: JSON, priority: int) -> bool:
