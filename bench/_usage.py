@@ -41,7 +41,7 @@ NOW: Final = 1_790_000_000
 class _Cache:
     """Objects by namespace and name, as a cache of the controller."""
 
-    fresh, listed, version = True, 1, "1"
+    fresh, listed, asked = True, 1, 0
 
     def __init__(self, objects: Iterable[CachedObject[Any]]) -> None:
         self.objects = {(each.namespace, each.name): each for each in objects}
@@ -51,6 +51,12 @@ class _Cache:
 
     def all(self, namespace: str | None = None) -> list[CachedObject[Any]]:
         return [e for e in self.objects.values() if namespace in (None, e.namespace)]
+
+    @property
+    def version(self) -> str:
+        """Another one at each look, as of a watch that goes on."""
+        self.asked += 1
+        return f"{self.asked}"
 
     def age(self) -> float:
         return 0.0
