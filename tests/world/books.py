@@ -76,8 +76,10 @@ class Books:
         self._ended: list[tuple[_Interval, str, str]] = []
         # When the versions of a claim were written, by UID; a deletion has one of its own.
         self._written: dict[str, dict[str, float]] = defaultdict(dict)
-        # How late a controller has heard of a version, or of a later one of the claim.
+        # How late a controller has heard of a version, or of a later one of the claim, and which
+        # ones have, by the time of their start.
         self._late: dict[str, float] = {}
+        self._heard: dict[str, set[float]] = defaultdict(set)
         self._timed = set[str]()  # the versions of claims that have the time of their allocation
         self._controllers = controllers
         self.broken: list[str] = []
@@ -125,20 +127,21 @@ class Books:
         """
         heard_until = since if before is None else self._find_written(before.uid, before.version)
         if before is not None and (after is None or after.uid != before.uid):
-            self._hear(before.uid, f"{before.uid} is gone", heard_until)
+            self._hear(since, before.uid, f"{before.uid} is gone", heard_until)
             heard_until = since
         if after is not None:
-            self._hear(after.uid, after.version, heard_until)
+            self._hear(since, after.uid, after.version, heard_until)
 
     def _find_written(self, uid: str, version: str) -> float:
         return self._written[uid].get(version, 0.0)
 
-    def _hear(self, uid: str, heard: str, heard_until: float) -> None:
+    def _hear(self, since: float, uid: str, heard: str, heard_until: float) -> None:
         until, now = self._find_written(uid, heard), clock.wall()
         for version, at in self._written[uid].items():
             is_new = at > heard_until or version == heard
             if at <= until and (is_new or version not in self._late):
                 self._late[version] = max(now - at, self._late.get(version, 0.0))
+                self._heard[version].add(since)
 
     def _find_late(self, start: float, version: str) -> float:
         """Return how late a change was heard of; of one that nobody has heard of, until now."""
@@ -172,6 +175,10 @@ class Books:
         is_exact = leads and began in self._timed and late < _MOST_LATE
         is_heard = began in self._late and interval.start + late < interval.end
         early = late if is_exact and is_heard else 0.0
+        following = {each.since for each in controllers.replicas if each.since < interval.end}
+        if following - self._heard[began]:
+            # Its server was behind, and another one showed it what was left.
+            late = max(late, interval.end - interval.start)
         return interval._replace(slack=interval.slack + late, early=early)
 
 

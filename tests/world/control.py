@@ -5,6 +5,7 @@ In some runs there are two replicas, as an installation has them; the Lease says
 
 import asyncio
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -65,6 +66,7 @@ class ControllerProcess:
 
     def __init__(self, controllers: "Controllers", host: str) -> None:
         self._all, self.network, self.host = controllers, controllers.network, host
+        self.since = math.inf  # the time of the last start
         self._restart = asyncio.Event()
         self._session: _Session | None = None
         self._elector: LeaderElector | None = None
@@ -140,7 +142,8 @@ class ControllerProcess:
             reporter = EventReporter(recorder, lambda: settings.current)
             caches = ControllerCaches(session)
             self._nodes = caches.nodes
-            caches.claims.subscribe(functools.partial(self._all.hear_claim, clock.wall()))
+            self.since = clock.wall()
+            caches.claims.subscribe(functools.partial(self._all.hear_claim, self.since))
             context = ControllerContext(session, SYSTEM, settings, None)
             leader = _Leader(self, context, caches, elector, reporter)
             self._note_decision()

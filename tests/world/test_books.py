@@ -1,6 +1,7 @@
 """What breaks the books of usage in the world, and what does not."""
 
 import datetime as dt
+import math
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import pairwise
@@ -22,7 +23,8 @@ from tests.world.control import Controllers
 from tests.world.network import Network
 from tests.world.world import World
 
-CONTROLLERS = cast("Controllers", SimpleNamespace(terms=2, replicas=("host",)))
+REPLICA = SimpleNamespace(since=math.inf)
+CONTROLLERS = cast("Controllers", SimpleNamespace(terms=2, replicas=(REPLICA,)))
 DAY = int(clock.START) // 86_400
 ACCOUNT = Account("default", "gpu", "ResourceClaim/c")
 
@@ -115,6 +117,29 @@ def test_the_books_have_the_time_of_a_claim_once(
     run_virtually(main)
 
 
+# One controller hears of each version at once. The other one, which has followed claims since a
+# time, hears of none, and can be the one that writes the book.
+@pytest.mark.parametrize(("since", "broken"), [(0, ""), (120, "with what is unknown")])
+def test_a_controller_that_hears_of_nothing_can_be_the_one_that_counts(
+    monkeypatch: pytest.MonkeyPatch, since: int, broken: str
+) -> None:
+    async def main() -> None:
+        network = make_network([make_book(0, 150, 0)])
+        other = SimpleNamespace(since=clock.START + since)
+        controllers = SimpleNamespace(terms=2, replicas=(REPLICA, other))
+        books = Books(network, cast("Controllers", controllers))
+        states = [None, make_claim("1"), make_claim("2", "gpu-0"), make_claim("3")]
+        for (old, new), at in zip(pairwise(states), (0, 10, 110), strict=True):
+            monkeypatch.setattr(clock, "wall", lambda at=at: clock.START + at)
+            books.follow(named("resourceclaims"), Change(1, old, new))
+            hear(books, new, old)
+        monkeypatch.setattr(clock, "wall", lambda: clock.START + 170)
+        told = next(judge(books, network), "")
+        assert broken in told if broken else not told
+
+    run_virtually(main)
+
+
 # One controller hears of each version at once. The other one skips that which gives the device
 # back, and hears 25 s later that the claim is gone: it can be the one that counts.
 def test_a_controller_that_skips_a_version_hears_of_it_late(
@@ -152,7 +177,7 @@ def test_the_time_of_one_owner_is_judged(
 ) -> None:
     async def main() -> None:
         network = make_network([make_book(0, 150, used)])
-        controllers = SimpleNamespace(terms=terms, replicas=("host",))
+        controllers = SimpleNamespace(terms=terms, replicas=(REPLICA,))
         books, claims = Books(network, cast("Controllers", controllers)), named("resourceclaims")
         states = [None, make_claim("1"), make_claim("2", "gpu-0"), make_claim("3"), None]
         allocated = cast("JSON", states[2])["status"]["allocation"]
