@@ -38,8 +38,8 @@ DELAY: Final = 3
 # So many former meters are kept, and for so many seconds: a book has what they observed by then.
 _MOST_FORMER: Final = 2
 _FORMER_SECONDS: Final = 900
-# After so many seconds between two responses, a list ends what is observed; after less, they are a
-# gap only. An API server that lets each watch fail at once would else leave nothing.
+# After so many seconds without a change or bookmark, a list ends what is observed; after less, they
+# are a gap only. An API server that lets each watch fail at once would else leave nothing.
 _SHORT_BREAK: Final = 10
 _CLAIMS_PER_STEP: Final = 100
 _POD: Final = "Pod"
@@ -91,7 +91,7 @@ class UsageObserver:
         self.meter = Meter()
         # What the book may not have yet, the oldest first.
         self.former: list[FormerMeter] = []
-        self._answered = 0  # the last response when a check last found the caches to follow
+        self._answered = 0  # the last change or bookmark of which a check has found claims to tell
         self._version = ""  # up to which claims were followed then
         self._listed = 0  # the last list of claims
         # Its listener gets the changes of nodes.
@@ -137,7 +137,7 @@ class UsageObserver:
             now = self.now()
             self.former = [each for each in self.former if now - each.end < _FORMER_SECONDS]
             follows = self._is_synced() and self._claims.fresh
-            # A list tells nothing of what came and went since the response before it.
+            # A list tells nothing of what came and went since the change or bookmark before it.
             is_listed_again = self._claims.listed != self._listed
             was_silent = is_listed_again and now - self._answered > _SHORT_BREAK
             self._listed = self._claims.listed

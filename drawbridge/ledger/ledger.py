@@ -294,10 +294,6 @@ class Ledger:
                 del self._expected[uid]
             self._charge(uid)
 
-    def is_expected(self, uid: str) -> bool:
-        """Whether the pod of a claim waits for devices for which the claim is charged."""
-        return uid in self._expected
-
     def has_conflict(self, uids: Iterable[str]) -> bool:
         """Return whether another claim holds a device that is reserved for one of these claims."""
         reserved = ((uid, self._reservations.get(uid)) for uid in uids)

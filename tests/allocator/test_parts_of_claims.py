@@ -106,6 +106,16 @@ def test_a_pod_for_which_a_share_is_kept_while_it_waits_counts_once() -> None:
     assert [contest.preempt(f"p{number}").waiting for number in range(4)] == [True] * 4
 
 
+def terminating_and_small() -> Contest:
+    """A node whose pod terminates, and one with a pod that can be evicted."""
+    contest = Contest(n1=1, n2=1)
+    contest.run("terminating", "n1", 0)
+    contest.run("small", "n2", 0)
+    contest.evict("terminating")
+    assert contest.woken() == []
+    return contest
+
+
 @every_row(
     ("priorities", "cordoned", "woken"),
     [
@@ -118,11 +128,7 @@ def test_a_pod_for_which_a_share_is_kept_while_it_waits_counts_once() -> None:
 def test_a_pod_waits_with_another_one_that_waits_for_a_claim_of_both(
     priorities: tuple[int, int], cordoned: str, woken: list[str] | None
 ) -> None:
-    contest = Contest(n1=1, n2=1)
-    contest.run("terminating", "n1", 0)
-    contest.run("small", "n2", 0)
-    contest.evict("terminating")
-    assert contest.woken() == []
+    contest = terminating_and_small()
     preemptible = []
     for uid, priority in zip(("one", "two"), priorities, strict=True):
         reply = contest.cluster.prefilter(uid, claim("shared"), priority=priority)
@@ -201,11 +207,7 @@ def test_a_pod_does_not_wait_with_another_one_for_devices_that_are_not_beside_it
 def test_pods_that_wait_for_a_claim_of_both_wait_on_whoever_asks_again(
     priorities: tuple[int, int],
 ) -> None:
-    contest = Contest(n1=1, n2=1)
-    contest.run("terminating", "n1", 0)
-    contest.run("small", "n2", 0)
-    contest.evict("terminating")
-    assert contest.woken() == []
+    contest = terminating_and_small()
     asking = dict(zip(("one", "two"), priorities, strict=True))
     for uid in ("one", "two", "one", "two", "one"):
         reply = contest.cluster.prefilter(uid, claim("shared"), priority=asking[uid])

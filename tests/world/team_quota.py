@@ -161,7 +161,7 @@ def list_charges(world: "World") -> Iterator[str]:
         waiting = [
             claim
             for claim in world.all("resourceclaims")
-            if ledger.is_expected(claim["metadata"]["uid"]) and not holds_of(claim)
+            if claim["metadata"]["uid"] in ledger._expected and not holds_of(claim)  # noqa: SLF001
         ]
         for space in sorted({*world.spaces.limited, SECOND, "default"}):
             together = world.spaces.counted_with(space, chosen)
