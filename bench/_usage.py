@@ -17,7 +17,7 @@ from controller.change_books import ChangeCounter
 from controller.device_users import read_device_pod
 from controller.protocols import Unstructured
 from controller.usage_books import UsageReconciler
-from controller.usage_observer import DELAY, UsageObserver
+from controller.usage_observer import UsageObserver
 from controller.usage_series import UsageSeries
 from controller.watched_objects import PartialObject, WatchedPod
 from drawbridge.cluster.store import CachedObject
@@ -28,6 +28,7 @@ from drawbridge.process.usage_metrics import UsageCollector
 from drawbridge.report.stuck.objects import HangingPod
 from drawbridge.usage.accounts import UsedAmount
 from drawbridge.usage.claims import ClaimHolding, HeldPart
+from drawbridge.usage.meter import DELAY
 from tests.cluster.memory_store import MemoryStore
 from tests.controller.harness import FakeReporter
 

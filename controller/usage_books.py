@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from controller.change_books import ChangeCounter
 from controller.protocols import ObjectReference, ObjectStore, Reporter, Unstructured
 from controller.reconcile import FailedLast
-from controller.usage_observer import DELAY, UsageObserver, name_owner
+from controller.usage_observer import UsageObserver, name_owner
 from drawbridge.agreement.operation_codes import USAGE_BOOK_UNREADABLE
 from drawbridge.agreement.refused_writes import describe_refused_write
 from drawbridge.api_error import ApiError
@@ -122,7 +122,7 @@ class UsageReconciler:
         if stored and not is_former and until - stored.book.through < _minutes(stored) * _MINUTE:
             return False
         if through is not None:
-            meter.forget(through, DELAY)
+            meter.forget(through)
         observed = meter.observed()
         if observed is None:
             return False

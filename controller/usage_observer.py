@@ -24,7 +24,7 @@ from drawbridge.finding import Finding
 from drawbridge.report.stuck.objects import HangingPod
 from drawbridge.usage.accounts import UNKNOWN, Account, UsedAmount
 from drawbridge.usage.claims import ClaimHolding, measure_part, to_fraction
-from drawbridge.usage.meter import HeldClaim, Meter, correct_sums, sum_claims
+from drawbridge.usage.meter import DELAY, HeldClaim, Meter, correct_sums, sum_claims
 
 # Pods that were scheduled before their claim was seen, and pods that were looked up.
 MAX_POD_OWNERS: Final = 20_000
@@ -33,8 +33,6 @@ MAX_DEVICES: Final = 20_000
 # So many pods wait at least before those to which nothing is charged are forgotten.
 MOST_WAITING: Final = 1_000
 CHECK_SECONDS: Final = 5.0
-# Most changes of claims are seen so many seconds after they happened.
-DELAY: Final = 3
 # So many former meters are kept, and for so many seconds: a book has what they observed by then.
 _MOST_FORMER: Final = 2
 _FORMER_SECONDS: Final = 900

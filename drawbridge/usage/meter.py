@@ -22,6 +22,9 @@ _LEFT: Final = 7_500
 # A claim is seen so many seconds after its allocation at the latest. An older or later time of
 # allocation comes from a wrong clock.
 MAX_DELAY: Final = 120
+# Most changes of claims are seen so many seconds after they happened. A book has only what was seen
+# by then, however late it is written: each replica can tell that from the end of the book alone.
+DELAY: Final = 3
 
 # Gaps that are named, until a book has them; later ones are joined with the last one.
 MAX_GAPS: Final = 100
@@ -51,6 +54,10 @@ class _Change(NamedTuple):
     seen: int
     account: Account
     amount: UsedAmount
+
+    def is_in_book(self, through: int) -> bool:
+        """Whether a book that ends at a time has this change, and not a later one."""
+        return self.at <= through and self.seen <= through + DELAY
 
     def renamed(self, names: Mapping[Account, Account]) -> "_Change":
         return self._replace(account=names.get(self.account, self.account))
@@ -90,13 +97,13 @@ class Observed(NamedTuple):
         changed = (
             (each.account, each.amount.times(until - each.at))
             for each in self.changes
-            if each.at < until
+            if each.is_in_book(until)
         )
         return sum_usage((*constant, *changed))
 
     def held_at(self, time: int) -> dict[Account, UsedAmount]:
         """Return what accounts held at a time since the start."""
-        changes = ((each.account, each.amount) for each in self.changes if each.at <= time)
+        changes = ((each.account, each.amount) for each in self.changes if each.is_in_book(time))
         return sum_usage((*self.rates, *changes))
 
 
@@ -195,16 +202,13 @@ class Meter:
         changes, gaps = tuple(self._changes), tuple(self._gaps)
         return Observed(self.start, rates, changes, self._first, gaps)
 
-    def forget(self, before: int, delay: int) -> None:
-        """Move the start to a time up to which a book has everything.
-
-        A change that was seen more than `delay` later is not in the book; it stays.
-        """
+    def forget(self, before: int) -> None:
+        """Move the start to the end of a book. What the book does not have stays."""
         if self.start is None or before <= self.start:
             return
         kept = []
         for change in self._changes:
-            if change.at <= before and change.seen <= before + delay:
+            if change.is_in_book(before):
                 _add_to(self._rates, change.account, change.amount)
             else:
                 kept.append(change)

@@ -13,11 +13,10 @@ import hypothesis.strategies as st
 from drawbridge.usage.accounts import Account, UsedAmount
 from drawbridge.usage.book import DAY, Book, format_book, read_book
 from drawbridge.usage.bookkeeping import continue_book
-from drawbridge.usage.meter import HeldClaim, Meter
+from drawbridge.usage.meter import DELAY, HeldClaim, Meter
 
 # Shortly before midnight, so that histories of some minutes have two days.
 START = 20_000 * DAY - 200
-DELAY = 3
 REPLICAS = 2
 ACCOUNTS = [
     Account("research", "gpu.nvidia.com", "Job/train"),
@@ -49,6 +48,8 @@ class World:
     """The claims, the replicas and the stored books; every action takes place at `now`."""
 
     timestamps: bool = True
+    # How many times later than usual an allocation is seen.
+    late: int = 1
     now: int = START
     claims: dict[str, TrueClaim] = field(default_factory=dict)
     replicas: list[Replica] = field(default_factory=lambda: [Replica() for _ in range(REPLICAS)])
@@ -70,7 +71,7 @@ class World:
             name = free[which % len(free)]
             held = ACCOUNTS[account % len(ACCOUNTS)], DEVICES[devices % len(DEVICES)]
             self.claims[name].held, self.claims[name].since = held, self.now
-            self.now += devices % DELAY if self.timestamps else 0
+            self.now += devices % DELAY * self.late if self.timestamps else 0
             self.tell(name)
 
     def release(self, which: int, *, delete: bool = False) -> None:
@@ -114,21 +115,21 @@ class World:
     def kill(self, number: int) -> None:
         self.replicas[number].meter = None
 
-    def write(self, number: int) -> None:
-        """Bring the books up to date, as the leader does."""
+    def write(self, number: int, behind: int = 0) -> None:
+        """Bring the books up to date, as the leader does if nothing told it of the last seconds."""
         meter = self.replicas[number].meter
         if meter is None:
             return
         while True:
             latest = self.latest()
             if latest is not None:
-                meter.forget(latest.through, DELAY)
+                meter.forget(latest.through)
             observed = meter.observed()
             assert observed is not None
             if latest is not None and observed.start > latest.through and observed.first is None:
                 meter.restart(self.now)
                 continue
-            book = continue_book(latest, observed, self.now - DELAY)
+            book = continue_book(latest, observed, self.now - DELAY - behind)
             if book is None:
                 return
             self.books[book.day] = format_book(book)
@@ -185,7 +186,7 @@ def act(world: World, action: Action) -> None:
         case "kill":
             world.kill(first % REPLICAS)
         case "write":
-            world.write(first % REPLICAS)
+            world.write(first % REPLICAS, second)
         case "clock back":
             world.now -= 2 * seconds
 

@@ -179,7 +179,7 @@ def test_a_book_ends_with_its_day_and_the_next_one_continues_it() -> None:
     assert observed is not None
     first = continue_book(None, observed, START + DAY + 30)
     assert first is not None
-    meter.forget(first.through, 3)
+    meter.forget(first.through)
     rest = meter.observed()
     assert rest is not None
     second = continue_book(first, rest, START + DAY + 30)
@@ -214,16 +214,19 @@ def test_of_books_that_overlap_the_later_one_or_that_which_observed_more_is_chos
             assert [book for book, _ in choose_books((e, None) for e in order)] == [*chosen]
 
 
-def test_an_allocation_that_is_seen_after_the_book_was_written_is_added_to_the_next_entry() -> None:
+@every_row("is_written_late", [False, True])
+def test_an_allocation_that_is_seen_late_is_in_the_next_entry(*, is_written_late: bool) -> None:
     meter = Meter()
     meter.begin({}, START)
-    first = meter.observed()
+    early = meter.observed()
+    # Allocated 7 s before the end of the book, and seen 5 s after it.
+    meter.change("a", held(allocated=START + 50), START + 62)
+    first = meter.observed() if is_written_late else early
     assert first is not None
     book = continue_book(None, first, START + 57)
     assert book is not None
-    # Allocated 7 s before the end of the book, and seen 5 s after it.
-    meter.change("a", held(allocated=START + 50), START + 62)
-    meter.forget(book.through, 3)
+    assert book.used() == {}
+    meter.forget(book.through)
     second = meter.observed()
     assert second is not None
     following = continue_book(book, second, START + 100)
@@ -268,7 +271,7 @@ def test_many_changes_of_some_namespaces_touch_no_other(busy_namespaces: int) ->
     assert len(observed.changes) <= MAX_CHANGES
     assert observed.measure(START + 60)[TRAIN] == ONE.times(8 * 50)
     assert observed.held_at(START + 60) == {TRAIN: ONE.times(8), busy[0]: ONE}
-    meter.forget(START + 60, 3)
+    meter.forget(START + 60)
     following = meter.observed()
     assert following is not None
     assert following.measure(START + 70) == {TRAIN: ONE.times(80), busy[0]: ONE.times(10)}

@@ -66,6 +66,19 @@ def test_a_new_leader_continues_exactly(history: list[Action], *, timestamps: bo
 
 
 @FEW
+@given(actions(*CLAIMS, "write", "write"))
+def test_what_is_seen_late_is_counted_once(history: list[Action]) -> None:
+    world = World(late=10)
+    world.start(0)
+    world.write(0)
+    for name, first, second, seconds in history:
+        act(world, (name, 0 if name == "write" else first, second, seconds))
+    world.now += 30
+    world.write(0)
+    assert devices(used(world.all_books())) == world.truth(START, world.now - 3)
+
+
+@FEW
 @given(actions(*CLAIMS, "write", "start", "start", "kill"))
 def test_what_happened_while_all_were_down_is_reconstructed_or_unknown(
     history: list[Action],
