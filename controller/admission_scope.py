@@ -8,10 +8,12 @@ from collections.abc import Callable, Mapping
 
 from controller.protocols import ObjectCache, Unstructured
 from controller.watched_objects import PartialObject, WatchedPodMetadata
+from drawbridge.agreement.device_quotas import ConfiguredQuotas
 from drawbridge.agreement.scope import Mode, PodMetadata, decide_namespace_scope, decide_pod_mode
 from drawbridge.agreement.webhook_selectors import selects_pod
 from drawbridge.config.model import Configuration, Placement
 from drawbridge.config.placement import decide_placement
+from drawbridge.dra.device_quotas import DeviceQuota
 from drawbridge.names import ADMIN_ACCESS_LABEL
 
 
@@ -30,6 +32,7 @@ class AdmissionScope:
         self._namespaces = namespaces
         self._read_webhook = read_webhook
         self._configuration = configuration
+        self._quotas = ConfiguredQuotas()
 
     def is_enforced(self, namespace: str) -> bool:
         """Return whether admission translates pods of a namespace."""
@@ -59,6 +62,11 @@ class AdmissionScope:
     def allows_admin_access(self, namespace: str) -> bool:
         """Return whether Kubernetes allows claims with admin access in a namespace."""
         return (self._read_labels(namespace) or {}).get(ADMIN_ACCESS_LABEL) == "true"
+
+    def quotas(self, namespace: str) -> tuple[DeviceQuota, ...]:
+        """Return the device quotas that apply to a namespace."""
+        labels = self._read_labels(namespace) or {}
+        return self._quotas.selecting(self._configuration(), namespace, labels)
 
     def _read_labels(self, namespace: str) -> Mapping[str, str] | None:
         cached = self._namespaces.get(namespace)

@@ -2,8 +2,8 @@
 
 Admission may have failed to create a template, or someone deleted it. The reconciler restores the
 pod's original request, translates it again and creates a template only if its name is the one that
-the pod refers to, and only for a pod that admission would translate now. Any client can write
-annotations, so nothing else in them is trusted.
+the pod refers to, and only for a pod that admission would translate now, and would not refuse by a
+policy or a device quota. Any client can write annotations, so nothing else in them is trusted.
 """
 
 import asyncio
@@ -23,7 +23,6 @@ from controller.pod_templates import (
     describe_missing,
     describe_pod,
     describe_unfinished,
-    describe_unknown,
     list_contexts,
     rebuild_templates,
 )
@@ -341,26 +340,25 @@ class MissingTemplateReconciler:
             self._reporter.report_bug(NAME, error)
             *_, last = "".join(traceback.format_exception_only(error)).strip().splitlines()
             return (describe_unfinished(pod.value, missing, last[:_MAX_ERROR]),)
-        if not rebuilt:
-            return (describe_unknown(pod.value, missing),)
+        if isinstance(rebuilt, Finding):
+            return (rebuilt,)
         problems = [await self._create(one, pod.namespace) for one in rebuilt]
         return tuple(filter(None, problems))
 
     async def _rebuild(
         self, pod: WatchedObject[WatchedPod], missing: frozenset[str], current: TranslationContext
-    ) -> tuple[ClaimTemplate, ...]:
+    ) -> tuple[ClaimTemplate, ...] | Finding:
         """Rebuild the templates of a pod, in a copy of this process if that takes long.
 
         Raise ForkEndedError if it reaches a limit there, and the other errors of copies.
         """
         placement = self._scope.placement(pod.namespace)
         admin_access = self._scope.allows_admin_access(pod.namespace)
+        quotas = self._scope.quotas(pod.namespace)
 
-        def rebuild() -> tuple[ClaimTemplate, ...]:
+        def rebuild() -> tuple[ClaimTemplate, ...] | Finding:
             contexts = list_contexts(pod.value, current, self._find_facts, placement)
-            return rebuild_templates(
-                pod.raw, pod.namespace, missing, contexts, admin_access=admin_access
-            )
+            return rebuild_templates(pod, missing, contexts, quotas, admin_access=admin_access)
 
         with contextlib.suppress(CutShort):
             return self._briefs.run(pod.namespace, rebuild)
@@ -370,7 +368,7 @@ class MissingTemplateReconciler:
             if self._was_killed_often(pod):
                 raise ForkEndedError(f"{error}") from None
             raise
-        rebuilt: tuple[ClaimTemplate, ...] = pickle.loads(pickled)  # noqa: S301  # our own
+        rebuilt: tuple[ClaimTemplate, ...] | Finding = pickle.loads(pickled)  # noqa: S301  # our own
         return rebuilt
 
     def _was_killed_often(self, pod: WatchedObject[WatchedPod]) -> bool:

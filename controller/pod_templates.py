@@ -1,18 +1,30 @@
-"""Rebuilds the templates of a pod from its original request. Pure."""
+"""Rebuilds the templates of a pod from its original request, unless admission refuses it. Pure."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
 
+from controller.protocols import WatchedObject
 from controller.watched_objects import WatchedPod
-from drawbridge.agreement.operation_codes import TEMPLATE_NOT_REPRODUCED
+from drawbridge.agreement.device_quotas import check_device_quotas
+from drawbridge.agreement.operation_codes import TEMPLATE_NOT_REPRODUCED, TEMPLATE_OUT_OF_SCOPE
 from drawbridge.agreement.owned_templates import is_exclusively_owned, name_matches_content
 from drawbridge.config.model import Placement
+from drawbridge.config.policy import apply_policies
 from drawbridge.documents.values import Value
+from drawbridge.dra.claim import Template, read_template
 from drawbridge.dra.counted import list_some
+from drawbridge.dra.device_quotas import (
+    Charge,
+    DeviceQuota,
+    add_charges,
+    charge_choices,
+    least_charge,
+    limited_amounts,
+)
 from drawbridge.facts.model import Facts
-from drawbridge.finding import Finding
+from drawbridge.finding import Finding, Severity
 from drawbridge.names import FACTS_ANNOTATION, ORIGINAL_ANNOTATION, PLACEMENT_LABEL
 from drawbridge.translate.changes.patch import list_inputs
 from drawbridge.translate.changes.template import ClaimTemplate
@@ -22,31 +34,67 @@ from drawbridge.translate.pods import translate
 # A tenant writes the annotation and any number of claims. A digest has 71 characters.
 _MAX_SHOWN: Final = 80
 _MAX_NAMES: Final = 5
+_MAX_REFUSAL: Final = 400
 
 
 def rebuild_templates(
-    raw: bytes,
-    namespace: str,
+    pod: WatchedObject[WatchedPod],
     missing: frozenset[str],
     contexts: Iterable[TranslationContext],
+    quotas: tuple[DeviceQuota, ...],
     *,
     admin_access: bool,
-) -> tuple[ClaimTemplate, ...]:
-    """Rebuild the missing templates from the pod's original request; none unless all of them.
+) -> tuple[ClaimTemplate, ...] | Finding:
+    """Rebuild the missing templates from the pod's original request, or return why not all of them.
 
-    A pod that admission translated twice, because another webhook added requests in between, has
-    templates of both translations, perhaps by different contexts. `admin_access` tells whether the
-    namespace allows it.
+    Admission refuses a pod by policies, and by `quotas`, those of the namespace. The first context
+    is that of admission. A pod that admission translated twice, because another webhook added
+    requests in between, has templates of both translations, perhaps by different contexts.
+    `admin_access` tells whether the namespace allows it.
     """
-    pod: Value = msgspec.json.decode(raw)
-    inputs = [*list_inputs(pod)]
+    inputs = [*list_inputs(msgspec.json.decode(pod.raw))]
     templates: dict[str, ClaimTemplate] = {}
-    for context, given in ((one, each) for one in contexts for each in inputs):
-        translation = translate(given, context, namespace, admin_access=admin_access)
-        templates |= {each.name: each for each in translation.templates}
-        if missing <= templates.keys():
-            return tuple(templates[name] for name in sorted(missing))
-    return ()
+    refusals: list[Finding] = []
+    for context in contexts:
+        policies, refused = context.configuration.findings, list[Value]()
+        for given in inputs:
+            translation = translate(given, context, pod.namespace, admin_access=admin_access)
+            # Other errors leave no templates.
+            mild = (e for e in translation.findings if e.severity is not Severity.ERROR)
+            if error := _find_error(apply_policies(mild, policies)):
+                refusals.append(error)
+                refused.append(given)
+                continue
+            templates |= {each.name: each for each in translation.templates}
+            if missing <= templates.keys():
+                excess = _check_quotas(pod, templates, quotas)
+                if error := _find_error(apply_policies(excess, policies)):
+                    return _describe_refused(pod.value, missing, error)
+                return tuple(templates[name] for name in sorted(missing))
+        # Older facts, which a tenant can note, may not tell why a policy refuses them.
+        inputs = [each for each in inputs if all(each is not one for one in refused)]
+    if refusals:
+        return _describe_refused(pod.value, missing, refusals[0])
+    return _describe_unknown(pod.value, missing)
+
+
+def _find_error(findings: Iterable[Finding]) -> Finding | None:
+    return next((each for each in findings if each.severity is Severity.ERROR), None)
+
+
+def _check_quotas(
+    pod: WatchedObject[WatchedPod],
+    templates: Mapping[str, ClaimTemplate],
+    quotas: tuple[DeviceQuota, ...],
+) -> Iterator[Finding]:
+    """Report a quota that the claims of a pod exceed: one for each reference to a template."""
+    limited, charges = limited_amounts(quotas), dict[str, Charge]()
+    for name in templates if limited else ():
+        read = read_template(templates[name].object)
+        if isinstance(read, Template):
+            charges[name] = least_charge(charge_choices(read.spec.spec, limited))
+    charge = add_charges(charges.get(name, {}) for name in pod.value.template_names)
+    yield from check_device_quotas(charge, pod.namespace, quotas)
 
 
 def list_contexts(
@@ -55,15 +103,16 @@ def list_contexts(
     find_facts: Callable[[str], Facts | None],
     placement: Placement,
 ) -> Iterator[TranslationContext]:
-    """Yield the contexts to try: for each placement the noted facts, the current ones, and none.
+    """Yield the contexts to try: for each placement the current facts, the noted ones, and none.
 
-    The noted placement is first, then that of the namespace. The other one follows where both are
-    configured: the label of the namespace or the configuration may have changed.
+    That of admission is first. The placement of the namespace precedes the noted one; the other one
+    follows where both are configured: the label of the namespace or the configuration may have
+    changed.
     """
     annotations = pod.metadata.annotations or {}
     noted = [Placement.BRIDGE] if annotations.get(PLACEMENT_LABEL) == Placement.BRIDGE else []
     others = list(Placement) if current.configuration.owned_pools else []
-    for candidate in dict.fromkeys((*noted, placement, *others)):
+    for candidate in dict.fromkeys((placement, *noted, *others)):
         for context in _list_by_facts(pod, current, find_facts):
             yield context.placed(candidate)
 
@@ -73,9 +122,9 @@ def _list_by_facts(
 ) -> Iterator[TranslationContext]:
     noted = (pod.metadata.annotations or {}).get(FACTS_ANNOTATION, "")
     facts = find_facts(noted) if noted else None
+    yield current
     if facts is not None and noted != current.facts_digest:
         yield current.by_facts(facts, noted)
-    yield current
     if not noted:
         yield current.by_facts(None)
 
@@ -86,7 +135,7 @@ def check_content(raw: bytes) -> tuple[bool, bool]:
     return name_matches_content(stored), is_exclusively_owned(stored)
 
 
-def describe_unknown(pod: WatchedPod, missing: frozenset[str]) -> Finding:
+def _describe_unknown(pod: WatchedPod, missing: frozenset[str]) -> Finding:
     """Return the finding for a pod whose templates cannot be rebuilt."""
     annotations = pod.metadata.annotations or {}
     noted = annotations.get(FACTS_ANNOTATION, "")
@@ -105,6 +154,17 @@ def describe_unfinished(pod: WatchedPod, missing: frozenset[str], limit: str) ->
     """Return the finding for a pod whose translation reaches a limit."""
     message = f"{describe_missing(missing)}: translating the pod again gives {limit}"
     return TEMPLATE_NOT_REPRODUCED.at("spec.resourceClaims", message, object=describe_pod(pod))
+
+
+def _describe_refused(pod: WatchedPod, missing: frozenset[str], error: Finding) -> Finding:
+    """Return the finding for a pod that admission refuses now."""
+    message = (
+        f"{describe_missing(missing)}: admission refuses this pod now: {error.code}: "
+        f"{error.message[:_MAX_REFUSAL]}"
+    )
+    return TEMPLATE_OUT_OF_SCOPE.at(
+        "spec.resourceClaims", message, object=describe_pod(pod), remedy=error.remedy
+    )
 
 
 def describe_missing(missing: frozenset[str]) -> str:

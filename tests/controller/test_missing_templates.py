@@ -12,9 +12,11 @@ import pytest
 
 from controller import missing_templates
 from controller.protocols import Gauge, Unstructured
+from controller.watched_objects import WatchedPod
 from drawbridge.agreement.owned_templates import name_matches_content
 from drawbridge.api_error import ApiError
 from drawbridge.brief import Brief, CutShort
+from drawbridge.cluster.store import CachedObject
 from drawbridge.names import ORIGINAL_ANNOTATION, USED_ANNOTATION
 from drawbridge.process.forked import (
     ForkKilledError,
@@ -46,7 +48,7 @@ def test_a_pod_from_before_the_term_gets_its_template() -> None:
     assert scene.reconcile() == [name]
 
 
-def test_the_facts_that_the_pod_notes_are_tried_first() -> None:
+def test_the_facts_that_the_pod_notes_are_tried() -> None:
     pod, name = translated(OTHER)
     scene = Scene(OTHER)
     scene.put(pod)
@@ -350,10 +352,10 @@ def test_a_pod_that_reaches_a_limit_is_reported_and_the_next_one_has_its_turn(
     hostile, other = translated()[0], translated(name="other")[0]
     rebuild = missing_templates.rebuild_templates
 
-    def never_end(raw: bytes, *args: Any, **options: Any) -> Any:  # noqa: ANN401
-        while b'"other"' not in raw:
+    def never_end(pod: CachedObject[WatchedPod], *args: Any, **options: Any) -> Any:  # noqa: ANN401
+        while pod.name != "other":
             pass
-        return rebuild(raw, *args, **options)
+        return rebuild(pod, *args, **options)
 
     monkeypatch.setattr(missing_templates, "rebuild_templates", never_end)
     monkeypatch.setattr(missing_templates, "_COPY_LIMITS", ForkLimits(60, cpu_seconds=1))
@@ -373,10 +375,10 @@ def test_a_pod_that_cannot_be_restored_is_reported_and_the_run_succeeds(
     hostile, other = translated()[0], translated(name="other")[0]
     rebuild = missing_templates.rebuild_templates
 
-    def fail(raw: bytes, *args: Any, **options: Any) -> Any:  # noqa: ANN401
-        if b'"other"' not in raw:
+    def fail(pod: CachedObject[WatchedPod], *args: Any, **options: Any) -> Any:  # noqa: ANN401
+        if pod.name != "other":
             raise KeyError("a bug" * 1000)
-        return rebuild(raw, *args, **options)
+        return rebuild(pod, *args, **options)
 
     monkeypatch.setattr(missing_templates, "rebuild_templates", fail)
     scene = Scene(brief=brief) if brief else Scene()

@@ -9,6 +9,7 @@ import pytest
 
 from controller.pod_templates import list_contexts, rebuild_templates
 from controller.watched_objects import WatchedPod, WatchedPodMetadata
+from drawbridge.cluster.store import CachedObject
 from drawbridge.config.model import Configuration, Decisions, LabelSelector, OwnedPool, Placement
 from drawbridge.config.string_formats import DriverName
 from drawbridge.documents.patch import apply_edits
@@ -17,6 +18,7 @@ from drawbridge.facts.model import ClassFacts, Cluster, Facts, ResourceFacts
 from drawbridge.names import FACTS_ANNOTATION, PLACEMENT_LABEL
 from drawbridge.translate.context import TranslationContext, make_context
 from drawbridge.translate.pods import translate
+from tests.cluster.memory_store import MemoryStore
 from tests.tables import every_row
 
 BRIDGE, NATIVE = Placement.BRIDGE, Placement.NATIVE
@@ -30,8 +32,8 @@ POOL = OwnedPool(DriverName("gpu.example.com"), LabelSelector())
     [
         (Configuration(), "", NATIVE, [NATIVE]),
         # The pod was admitted before the way back, which keeps the pools.
-        (Configuration(owned_pools=(POOL,)), "bridge", NATIVE, [BRIDGE, NATIVE]),
-        (Configuration(), "bridge", NATIVE, [BRIDGE, NATIVE]),
+        (Configuration(owned_pools=(POOL,)), "bridge", NATIVE, [NATIVE, BRIDGE]),
+        (Configuration(), "bridge", NATIVE, [NATIVE, BRIDGE]),
         (Configuration(placement=BRIDGE, owned_pools=(POOL,)), "bridge", BRIDGE, [BRIDGE, NATIVE]),
         # An older version noted nothing, or the pod was native when it was admitted.
         (Configuration(placement=BRIDGE, owned_pools=(POOL,)), "", BRIDGE, [BRIDGE, NATIVE]),
@@ -39,7 +41,7 @@ POOL = OwnedPool(DriverName("gpu.example.com"), LabelSelector())
         (Configuration(), "moat", NATIVE, [NATIVE]),
     ],
 )
-def test_the_noted_placement_is_tried_first(
+def test_the_placement_of_admission_is_tried_first(
     configuration: Configuration, noted: str, decided: Placement, expected: list[Placement]
 ) -> None:
     annotations = {FACTS_ANNOTATION: "sha256:1", PLACEMENT_LABEL: noted}
@@ -59,6 +61,11 @@ def _serve(device_class: str) -> Facts:
     )
 
 
+def _store(pod: Any) -> CachedObject[WatchedPod]:  # noqa: ANN401
+    metadata = {**pod["metadata"], "namespace": "ml"}
+    return MemoryStore(WatchedPod).put({**pod, "metadata": metadata})
+
+
 @pytest.mark.parametrize("now", [_serve("small"), Facts()])
 def test_a_template_is_rebuilt_by_the_names_of_the_noted_facts(now: Facts) -> None:
     """Another class serves the name now, or none does."""
@@ -71,10 +78,10 @@ def test_a_template_is_rebuilt_by_the_names_of_the_noted_facts(now: Facts) -> No
     current = make_context(TRANSLATING, now, "sha256:2")
     watched = WatchedPod(WatchedPodMetadata(annotations={FACTS_ANNOTATION: "sha256:1"}))
     rebuilt = rebuild_templates(
-        msgspec.json.encode(apply_edits(pod, translation.edits)),
-        "ml",
+        _store(apply_edits(pod, translation.edits)),
         frozenset([template.name]),
         list_contexts(watched, current, lambda _: admitted, NATIVE),
+        (),
         admin_access=False,
     )
     assert rebuilt == (template,)
@@ -101,10 +108,10 @@ def test_the_templates_of_two_translations_of_a_pod_are_rebuilt(
     assert len(made) == 2
     for missing in (made.keys(), {first.templates[0].name}, {second.templates[0].name}):
         rebuilt = rebuild_templates(
-            msgspec.json.encode(apply_edits(between, second.edits)),
-            "ml",
+            _store(apply_edits(between, second.edits)),
             frozenset(missing),
             contexts,
+            (),
             admin_access=False,
         )
         assert rebuilt == tuple(made[name] for name in sorted(missing))

@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from drawbridge.agreement import scope
+from drawbridge.agreement.device_quotas import ConfiguredQuotas
 from drawbridge.agreement.scope import Mode
 from drawbridge.brief import Brief, BriefRuns
 from drawbridge.config.model import Placement
@@ -25,7 +26,6 @@ from webhook.admission import created_pod, updates, workloads
 from webhook.admission.answer_cache import AnswerCache
 from webhook.admission.claim_summary import ClaimSummaries
 from webhook.admission.created_pod import RawPod
-from webhook.admission.device_quotas import ConfiguredQuotas
 from webhook.admission.namespace_scopes import (
     NamespaceDecision,
     NamespaceScopes,

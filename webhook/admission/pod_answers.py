@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from drawbridge.agreement import scope
+from drawbridge.agreement.device_quotas import ConfiguredQuotas, check_device_quotas
 from drawbridge.agreement.scope import Mode
 from drawbridge.brief import BriefRuns
 from drawbridge.config.model import Configuration, Placement
@@ -28,7 +29,6 @@ from webhook.admission import answer_cache, created_pod, guard, pods
 from webhook.admission.answer_cache import AnswerCache, AnswerKey
 from webhook.admission.claim_summary import ClaimSummaries
 from webhook.admission.created_pod import RawPod
-from webhook.admission.device_quotas import ConfiguredQuotas, check_device_quotas
 from webhook.admission.guard import GuardedPod
 from webhook.admission.namespace_scopes import NamespaceDecision
 from webhook.admission.pod_responses import (

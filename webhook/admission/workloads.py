@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from drawbridge.agreement import scope
+from drawbridge.agreement.device_quotas import check_device_quotas
 from drawbridge.agreement.scope import Mode, PodMetadata, PodOwner
 from drawbridge.config.policy import apply_policies
 from drawbridge.documents.paths import format_path, get_value, parse_path
@@ -22,7 +23,6 @@ from drawbridge.translate.manifests.job_queues import find_queue_of_pods, report
 from drawbridge.translate.manifests.workloads import Place, find_places, map_path
 from webhook.admission import limit_ranges, pods
 from webhook.admission.claim_summary import ClaimSummaries
-from webhook.admission.device_quotas import check_device_quotas
 from webhook.admission.limit_ranges import LimitRange
 from webhook.admission.namespace_scopes import NamespaceDecision
 from webhook.admission.pods import PodDecision

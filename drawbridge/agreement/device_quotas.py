@@ -1,7 +1,8 @@
 """Refuses pods whose claims exceed a device quota by themselves, whatever others have.
 
-What is left changes until the allocator decides, so admission does not look at it. With native
-placement nothing else enforces these quotas.
+Admission asks this about a pod, and the controller before it creates templates of a pod. What is
+left changes until the allocator decides, so neither looks at it. With native placement nothing else
+enforces these quotas.
 """
 
 from collections.abc import Iterator, Mapping
