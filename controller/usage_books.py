@@ -245,7 +245,7 @@ class UsageReconciler:
         namespace, _ = item
         # Pods that are created while the list is under way are not in it.
         wanted = self._observer.waiting_in(namespace)
-        await self._observer.add_pods(wanted, self._pods.iterate(namespace))
+        await self._observer.add_pods(namespace, wanted, self._pods.iterate(namespace))
         self._reporter.count(NAME, "owners")
 
 

@@ -41,7 +41,8 @@ _FORMER_SECONDS: Final = 900
 _SHORT_BREAK: Final = 10
 _CLAIMS_PER_STEP: Final = 100
 _POD: Final = "Pod"
-# Begins an owner that is not known yet; the uid of the pod follows.
+# Begins an owner that is not known yet; namespace and UID of the pod follow. A tenant can write the
+# UID of any pod in an owner reference, so it counts in the namespace of the claim only.
 _WAITING: Final = "(pod) "
 
 SliceReading = Slice | tuple[Finding, ...]
@@ -100,7 +101,8 @@ class UsageObserver:
         self._claims, self._pods = claims, pods
         self._device_pods = device_pods
         self._now, self._is_synced = now, is_synced
-        self._owners: BoundedCache[str, str] = BoundedCache(MAX_POD_OWNERS)
+        # By namespace and UID of the pod.
+        self._owners: BoundedCache[tuple[str, str], str] = BoundedCache(MAX_POD_OWNERS)
         self._published = PublishedSlices()
         self._capacities: BoundedCache[tuple[str, str, str], Mapping[str, Fraction]] = BoundedCache(
             MAX_DEVICES
@@ -276,7 +278,7 @@ class UsageObserver:
     ) -> None:
         """Remember the owner of a pod that leaves the cache of pending pods."""
         if before is not None and (after is None or after.uid != before.uid):
-            self._owners.put(before.uid, _root_owner(before.value))
+            self._owners.put((before.namespace, before.uid), _root_owner(before.value))
 
     def slice_changed(
         self, before: WatchedObject[SliceReading] | None, after: WatchedObject[SliceReading] | None
@@ -310,13 +312,13 @@ class UsageObserver:
             return f"ResourceClaim/{use.name}"
         if owner.kind != _POD:
             return f"{owner.kind}/{owner.name}"
-        owner_name = self._owners.get(owner.uid)
+        owner_name = self._owners.get((use.namespace, owner.uid))
         if owner_name is not None:
             return owner_name
         pending = self._pods.get(owner.name, use.namespace)
         if pending is not None and pending.uid == owner.uid:
             return _root_owner(pending.value)
-        waiting = f"{_WAITING}{owner.uid}"
+        waiting = _name_waiting(use.namespace, owner.uid)
         if waiting in self._names:
             return self._names[waiting]
         self.waiting[waiting] = use.namespace, owner.name
@@ -344,7 +346,9 @@ class UsageObserver:
         """Return the waiting pods of a namespace."""
         return {owner for owner, key in self.waiting.items() if key[0] == namespace}
 
-    async def add_pods(self, wanted: AbstractSet[str], pods: AsyncIterator[Unstructured]) -> None:
+    async def add_pods(
+        self, namespace: str, wanted: AbstractSet[str], pods: AsyncIterator[Unstructured]
+    ) -> None:
         """Take the owners of pods that waited before all pods of their namespace were listed.
 
         Pods that do not exist any more have an unknown owner.
@@ -352,10 +356,11 @@ class UsageObserver:
         names: dict[str, str] = dict.fromkeys(wanted, UNKNOWN)
         async for pod in pods:
             metadata = pod.get("metadata") or {}
-            waiting = f"{_WAITING}{metadata.get('uid')}"
+            uid = f"{metadata.get('uid')}"
+            waiting = _name_waiting(namespace, uid)
             if waiting in wanted:
                 names[waiting] = _find_root_owner_of(metadata)
-                self._owners.put(f"{metadata.get('uid')}", names[waiting])
+                self._owners.put((namespace, uid), names[waiting])
         self._names |= names
         for owner in names:
             self.waiting.pop(owner, None)
@@ -373,6 +378,10 @@ class UsageObserver:
 def _key_of(pod: WatchedObject[HangingPod]) -> str:
     """Return the key of a pod among the claims, which have their UIDs."""
     return f"pod/{pod.uid}"
+
+
+def _name_waiting(namespace: str, uid: str) -> str:
+    return f"{_WAITING}{namespace}/{uid}"
 
 
 def name_owner(owner: str, names: Mapping[str, str]) -> str:

@@ -75,3 +75,21 @@ def test_the_namespace_that_waits_longest_is_looked_up_first() -> None:
     controller.write()
     lists = [name for verb, name in cluster.every_pod.requests if verb == "list"]
     assert lists == [TEAM, *(f"busy-{number:02}" for number in range(19))]
+
+
+def test_a_claim_of_another_namespace_takes_no_owner_of_a_pod() -> None:
+    """A tenant can write the UID of any pod in the owner reference of a claim."""
+    cluster = Cluster()
+    started = cluster.pod("late-0", "late")
+    running = cluster.pod("train-0", "train", pending=False)
+    cluster.claim("a", "gpu-0", pod="train-0", uid=running)
+    cluster.claim("b", "gpu-1", pod="x", uid=running, namespace="zz-other")
+    controller = Controller(cluster)
+    controller.write()
+    cluster.pods.remove("late-0", TEAM)
+    cluster.claim("c", "gpu-2", pod="late-0", uid=started)
+    cluster.claim("d", "gpu-3", pod="late-0", uid=started, namespace="zz-other")
+    for _ in range(2):
+        cluster.time += 60
+        controller.write()
+    assert {*cluster.used()} == {(TEAM, "Job/train"), (TEAM, "Job/late"), ("zz-other", UNKNOWN)}
