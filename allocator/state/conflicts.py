@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from allocator.state.seen_pods import SeenPods
 from drawbridge.dra.inventory import PoolID
 from drawbridge.index import Index
+from drawbridge.ledger.audit import name_claims
 from drawbridge.ledger.conflicts import (
     Conflict,
     ConflictLine,
@@ -126,12 +127,19 @@ class Conflicts:
         self.follow(uid)  # the driver can have published other devices meanwhile
         return self._contest(uid)
 
-    def describe(self, contest: ContestedClaim) -> str:
-        """Say which device of which claim another claim holds as well."""
-        records = map(self._ledger.claims.get, (contest.ours, contest.theirs))
-        ours, theirs = (each.name if each else "a claim" for each in records)
+    def describe(self, contest: ContestedClaim, *, unabridged: bool = False) -> str:
+        """Say which device of our claim another claim holds as well.
+
+        This names no claim of another namespace than ours, unless it is `unabridged`.
+        """
+        ours = self._ledger.claims[contest.ours]
+        namespace = None if unabridged else ours.namespace
+        theirs = name_claims(self._ledger, [contest.theirs], namespace)
         about = contest.conflict.finding.object
-        return f"claim {theirs}, which another allocator wrote, contradicts claim {ours}: {about}"
+        return (
+            f"the allocation of {theirs}, which another allocator wrote, contradicts claim "
+            f"{ours.name}: {about}"
+        )
 
     def list_contests(self) -> list[ContestedClaim]:
         """Return the allocations of ours that have to yield by the last searches, up to a number.

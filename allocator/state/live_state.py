@@ -293,9 +293,9 @@ class LiveState:
         """Yield the conflicts between allocated claims."""
         return self.cluster.conflicts.list_lines() if self._decisions else ()
 
-    def report(self, finding: Finding, claim: Claim) -> None:
+    def report(self, finding: Finding, claim: Claim, unabridged: str = "") -> None:
         """Have a finding about a claim told to persons."""
-        self.cluster.reports.append(ClaimFinding(finding, claim))
+        self.cluster.reports.append(ClaimFinding(finding, claim, unabridged))
         self._on_change()
 
     def list_claims(self) -> Iterable[Claim]:

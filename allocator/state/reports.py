@@ -32,10 +32,15 @@ class EndedHold(NamedTuple):
 
 
 class ClaimFinding(NamedTuple):
-    """What is wrong with a claim, such as a device that another claim holds."""
+    """What is wrong with a claim, such as a device that another claim holds.
+
+    An event of the claim has the finding, so it names nothing of other namespaces. The log has the
+    message `unabridged`, if there is one.
+    """
 
     finding: Finding
     claim: Claim
+    unabridged: str = ""
 
 
 def about_claim(code: Code, claim: Claim, message: str, path: str = "status.allocation") -> Finding:

@@ -7,7 +7,7 @@ from allocator.state.turns import NextTurn
 from drawbridge.dra.claim import Claim
 from drawbridge.finding import Finding
 from drawbridge.ledger.audit import MAX_NAMES, find_excessive_marks
-from drawbridge.ledger.conflicts import Conflict
+from drawbridge.ledger.conflicts import Conflict, abridge_finding
 
 
 class WrongAllocations:
@@ -16,7 +16,7 @@ class WrongAllocations:
     def __init__(
         self,
         find_cluster: Callable[[], AllocatorState],
-        report: Callable[[Finding, Claim], None],
+        report: Callable[[Finding, Claim, str], None],
     ) -> None:
         self._find_cluster, self._report = find_cluster, report
         self._next = NextTurn(self._search)
@@ -41,7 +41,7 @@ class WrongAllocations:
                 record, claim = state.ledger.claims.get(uid), state.claims.get(uid)
                 if record is not None and claim is not None:
                     for finding in find_excessive_marks(record, state.planner.world().inventory):
-                        self._report(finding, claim)
+                        self._report(finding, claim, "")
         finally:
             # A bug for one claim must not keep the others from their turn.
             self.begin()
@@ -49,5 +49,7 @@ class WrongAllocations:
     def _report_conflict(self, conflict: Conflict, uid: str, state: AllocatorState) -> None:
         """Report a conflict on the claim that changed, and on those of ours that take part."""
         ours = [each for each in conflict.holders if state.ledger.claims[each].ours]
-        for each in dict.fromkeys((uid, *ours[:MAX_NAMES])):
-            self._report(conflict.finding, state.claims[each])
+        for reported in dict.fromkeys((uid, *ours[:MAX_NAMES])):
+            claim = state.claims[reported]
+            told = abridge_finding(conflict, state.ledger, claim.metadata.namespace)
+            self._report(told, claim, conflict.finding.message)

@@ -233,6 +233,7 @@ class Recovery:
         if contest is None or claim is None or claim.status.allocation is None:
             return
         message = cluster.conflicts.describe(contest)
+        unabridged = cluster.conflicts.describe(contest, unabridged=True)
         pods = [each.uid for each in claim.status.reserved_for if each.is_pod]
         # A claim that is reserved for a group is that of all its members.
         pods = pods or [each.uid for each in self._state.users_of(claim)[:MAX_CONSUMERS]]
@@ -248,7 +249,8 @@ class Recovery:
             if hold.pool == contest.conflict.pool:
                 self._state.penalise(hold.device_id)
         metrics.ALLOCATOR_TAKEN_BACK.inc()
-        self._state.report(about_claim(codes.ALLOCATION_TAKEN_BACK, claim, message), claim)
+        finding = about_claim(codes.ALLOCATION_TAKEN_BACK, claim, message)
+        self._state.report(finding, claim, unabridged)
         for pod in pods:
             self._state.wake_at(pod, asyncio.get_running_loop().time())
 

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from msgspec.structs import replace
+
 from allocator.state.reports import ClaimFinding, EndedHold, HoldEnd, Report
 from drawbridge.agreement.allocator_codes import GANG_HOLD_ENDED
 from drawbridge.bounded_cache import BoundedCache
@@ -70,12 +72,13 @@ class ReportWriter:
         if not leads:
             return
         # A conflict is reported on each claim that takes part, and counts once.
-        if finding.code == DEVICE_HELD_TWICE.name and not self._reported.get(("", finding)):
-            self._reported.put(("", finding), value=True)
+        whole = replace(finding, message=told.unabridged or finding.message)
+        if finding.code == DEVICE_HELD_TWICE.name and not self._reported.get(("", whole)):
+            self._reported.put(("", whole), value=True)
             metrics.ALLOCATOR_DOUBLES.inc()
         about = (metadata.name, metadata.namespace, metadata.uid)
         involved = InvolvedObject("resource.k8s.io/v1", CLAIM, *about)
-        self._tell(finding, involved, "Allocate")
+        self._tell(finding, involved, "Allocate", whole.message)
 
     def _report_hold(self, ended: EndedHold) -> None:
         metrics.ALLOCATOR_HOLDS_ENDED.add(ended.end.name)
@@ -86,9 +89,9 @@ class ReportWriter:
         )
         pod = ended.pod
         involved = InvolvedObject("v1", "Pod", pod.name, pod.namespace, pod.uid)
-        self._tell(finding, involved, "Hold")
+        self._tell(finding, involved, "Hold", finding.message)
 
-    def _tell(self, finding: Finding, involved: InvolvedObject, action: str) -> None:
+    def _tell(self, finding: Finding, involved: InvolvedObject, action: str, logged: str) -> None:
         for treated in apply_policies((finding,), self._configuration().findings):
             if self._recorder.record(treated, involved, action):
-                log_finding(_LOG, treated)
+                log_finding(_LOG, replace(treated, message=logged))

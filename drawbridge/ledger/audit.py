@@ -251,14 +251,21 @@ def _device_name(device: DeviceID) -> str:
     return f"Device/{device.pool.driver}/{device.pool.name}/{device.name}"
 
 
-def name_claims(ledger: Ledger, uids: Iterable[str]) -> str:
+def name_claims(ledger: Ledger, uids: Iterable[str], namespace: str | None = None) -> str:
     """Name the first claims; a tenant can write thousands that hold one device.
 
-    The message does not count the others, so that it stays equal while they come and go.
+    For persons who may read only one `namespace`, claims of others are counted. The message does
+    not count those behind the first ones, so that it stays equal while they come and go.
     """
-    claims = ledger.claims
-    first = islice(uids, MAX_NAMES + 1)
-    names = [claims[uid].name if uid in claims else uid for uid in first]
-    if len(names) > MAX_NAMES:
-        return f"{', '.join(sorted(names[:MAX_NAMES]))} and more claims"
-    return " and ".join(sorted(names))
+    first = [*islice(uids, MAX_NAMES + 1)]
+    records = {uid: ledger.claims[uid] for uid in first if uid in ledger.claims}
+    shown = first[:MAX_NAMES]
+    if namespace is not None:
+        shown = [uid for uid in shown if uid in records and records[uid].namespace == namespace]
+    names = sorted(records[uid].name if uid in records else uid for uid in shown)
+    if (others := min(len(first), MAX_NAMES) - len(shown)) > 0:
+        several = f"{others} claims of other namespaces"
+        names.append("a claim of another namespace" if others == 1 else several)
+    if len(first) > MAX_NAMES:
+        return f"{', '.join(names)} and more claims"
+    return " and ".join(names)

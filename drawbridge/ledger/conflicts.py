@@ -36,13 +36,15 @@ class Conflict(NamedTuple):
     """What is wrong with an allocation, and the claims that take part in it, by UID.
 
     The claims of other allocators come first. Without claims, the allocation contradicts its pool.
-    `part` is what of the object of the finding is contested: a share, or a counter set.
+    `part` is what of the object of the finding is contested: a share, or a counter set. `named` are
+    the claims that the message of the finding names.
     """
 
     finding: Finding
     pool: PoolID
     part: str = ""
     holders: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -67,6 +69,19 @@ def describe_conflict(conflict: Conflict, ledger: Ledger) -> ConflictLine:
     holder, *_ = names = [each.name for each in (*ours[-1:], *claims)] or [""]
     other = next((each for each in names if each != holder), "")
     return ConflictLine(conflict.finding.code, conflict.finding.object, holder, other)
+
+
+def abridge_finding(conflict: Conflict, ledger: Ledger, namespace: str) -> Finding:
+    """Return the finding of a conflict for persons who may read only one namespace."""
+    if not conflict.named:
+        return conflict.finding
+    message = _say_held(ledger, conflict.part, conflict.named, namespace)
+    return replace(conflict.finding, message=message)
+
+
+def _say_held(ledger: Ledger, part: str, uids: Iterable[str], namespace: str | None = None) -> str:
+    share = f"share {part} is " if part else ""
+    return f"{share}held by {name_claims(ledger, uids, namespace)}"
 
 
 def find_rival(
@@ -123,24 +138,25 @@ def _held_by_others(
     A device can have thousands of holders, of which the first few are looked at.
     """
     about = f"Device/{device.pool.driver}/{device.pool.name}/{device.name}"
-    for what, uids in _competing(ledger, device, own):
+    for share, uids in _competing(ledger, device, own):
         users = [*islice((uid for uid in uids if is_allocated(ledger, uid)), MAX_NAMES + 1)]
         if len(users) > 1:
-            message = f"{what}held by {name_claims(ledger, users)}"
+            message = _say_held(ledger, share, users)
             finding = codes.DEVICE_HELD_TWICE.at(_PATH, message, object=about)
-            yield Conflict(finding, device.pool, what, _list_holders(ledger, uid, uids))
+            holders = _list_holders(ledger, uid, uids)
+            yield Conflict(finding, device.pool, share, holders, tuple(users))
 
 
 def _competing(
     ledger: Ledger, device: DeviceID, own: Sequence[Hold]
 ) -> Iterator[tuple[str, Iterable[str]]]:
-    """Yield the claims of which only one may exist, with the start of a message about them."""
+    """Yield the claims of which only one may exist, with the share that they have."""
     holders = ledger.holders_in(device.pool).get(device.name, {})
     if not all(hold.shared for hold in own) or _is_held_whole(ledger, device, holders):
         yield "", holders
         return
     for share in sorted({hold.share for hold in own}):
-        yield f"share {share} is ", ledger.users_of_share(device, share)
+        yield share, ledger.users_of_share(device, share)
 
 
 def _is_held_whole(ledger: Ledger, device: DeviceID, holders: Mapping[str, Sequence[Hold]]) -> bool:

@@ -27,6 +27,7 @@ class Rig:
         self.leads = True
         self.woken: asyncio.Queue[str] = asyncio.Queue()
         self.reported: list[str] = []
+        self.logged: list[str] = []
         self.start()
 
     def start(self) -> None:
@@ -43,8 +44,9 @@ class Rig:
         )
         self.recovery = Recovery(self.reservations, self.cluster, self.binder)
 
-    def report(self, finding: Finding, claim: Claim) -> None:
+    def report(self, finding: Finding, claim: Claim, unabridged: str = "") -> None:
         """Note a report."""
+        self.logged.append(unabridged or finding.message)
         self.reported.append(f"{finding.code} {claim.metadata.name}: {finding.message}")
 
     async def bind(self, pod: str = "pod") -> str:
@@ -62,7 +64,7 @@ class Rig:
         return [each.name for each in self.claim(name).status.reserved_for]
 
 
-def contest(rig: Rig) -> None:
-    """Let another allocator give the device of claim `a` to claim `b`."""
-    conflict = Conflict(TWICE, PoolID("d.io", "p"), holders=("uid-b", "uid-a"))
-    rig.reservations.contested["uid-a"] = ContestedClaim("uid-a", "uid-b", conflict)
+def contest(rig: Rig, rival: str = "b") -> None:
+    """Let another allocator give the device of claim `a` to another one."""
+    conflict = Conflict(TWICE, PoolID("d.io", "p"), holders=(f"uid-{rival}", "uid-a"))
+    rig.reservations.contested["uid-a"] = ContestedClaim("uid-a", f"uid-{rival}", conflict)

@@ -29,7 +29,6 @@ from drawbridge.dra.allocation import (
     Consumer,
 )
 from drawbridge.dra.claim import Claim
-from drawbridge.finding import Finding
 from drawbridge.ledger.allocation_mark import format_mark, make_mark
 from drawbridge.ledger.holdings import DeviceID
 from drawbridge.ledger.ledger import name_of
@@ -260,7 +259,7 @@ class FakeReservations:
         self.doubted: list[str] = []
         self.forgotten: list[str] = []
         self.times: Wheel[str] = Wheel()
-        self.report: Callable[[Finding, Claim], None] = lambda *_: None
+        self.report: Callable[..., None] = lambda *_: None
         self.woken: Callable[[str], None] = lambda _: None
 
     def reserve(self, pod: str, *claims: str, node: str = "node-1", device: str = "gpu-0") -> None:
@@ -342,7 +341,7 @@ class FakeReservations:
         conflicts = SimpleNamespace(
             find_contest=self.find_contest,
             list_contests=self.list_contests,
-            describe=lambda contest: Conflicts.describe(self._names, contest),
+            describe=partial(Conflicts.describe, self._names),
         )
         # The watch of this cluster shows all pods that are bound.
         pods = SimpleNamespace(note_bound=self.bound.append, release=self.release)
@@ -359,7 +358,9 @@ class FakeReservations:
     @property
     def _names(self) -> Any:  # noqa: ANN401  # as much of the conflicts as a description needs
         records = {
-            each.metadata.uid: SimpleNamespace(name=name_of(each))
+            each.metadata.uid: SimpleNamespace(
+                name=name_of(each), namespace=each.metadata.namespace
+            )
             for each in self._cluster.claims.values()
         }
         return SimpleNamespace(_ledger=SimpleNamespace(claims=records))

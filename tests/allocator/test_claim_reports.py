@@ -13,6 +13,7 @@ from drawbridge.cluster.events import EventRecorder
 from drawbridge.config.model import Configuration
 from drawbridge.finding import REPEAT_SECONDS, Code, Finding
 from drawbridge.ledger.codes import DEVICE_HELD_TWICE
+from drawbridge.process import metrics
 from tests.allocator.test_live_state import OURS, THEIRS
 
 
@@ -22,6 +23,7 @@ class Replica:
     def __init__(self, *, leads: bool) -> None:
         self.leads = leads
         self.recorded: list[str] = []
+        self.messages: list[str] = []
         recorder, self.time = SimpleNamespace(record=self._record), 1000.0
         self.reporter = ReportWriter(
             cast("EventRecorder", recorder), Configuration, lambda: self.leads, lambda: self.time
@@ -30,6 +32,7 @@ class Replica:
     def _record(self, finding: Finding, involved: object, _action: str) -> bool:
         text = f"{finding.code} {getattr(involved, 'name', '')}"
         self.recorded.append(text)
+        self.messages.append(finding.message)
         return self.recorded.count(text) == 1
 
 
@@ -58,6 +61,24 @@ def test_a_replica_that_does_not_lead_leaves_findings_until_it_leads() -> None:
     for claim in (OURS, THEIRS):
         replica.reporter.report(ClaimFinding(HELD_TWICE, claim))
     assert replica.recorded == TOLD
+
+
+def count_doubles() -> float:
+    (metric,) = metrics.ALLOCATOR_DOUBLES.collect()
+    return metric.samples[0].value
+
+
+def test_a_conflict_across_namespaces_counts_once_and_the_log_has_all_names(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    before = count_doubles()
+    replica, whole = Replica(leads=True), "held by a/ours and b/theirs"
+    for claim, own in ((OURS, "a/ours"), (THEIRS, "b/theirs")):
+        text = f"held by {own} and a claim of another namespace"
+        replica.reporter.report(ClaimFinding(DEVICE_HELD_TWICE.at("", text), claim, whole))
+        assert replica.messages[-1] == text
+    assert count_doubles() == before + 1
+    assert [each.getMessage() for each in caplog.records] == [whole, whole]
 
 
 def test_a_hold_that_ends_again_and_again_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,11 +1,17 @@
 """The conflicts between allocations that exist now: after each change, and after a restart."""
 
+import asyncio
 from collections.abc import Collection
 from typing import Any
 
+import pytest
+
 from allocator.state.conflicts import MAX_CONFLICTS, MAX_SEARCHES
+from allocator.state.wrong_allocations import WrongAllocations
+from drawbridge.dra.claim import Claim
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.slices import Slice
+from drawbridge.finding import Finding
 from drawbridge.ledger.allocation_mark import format_mark, make_mark
 from drawbridge.ledger.pods import Pod
 from drawbridge.names import ALLOCATION_ANNOTATION
@@ -59,6 +65,23 @@ def test_a_conflict_is_found_whoever_writes_last(first: str) -> None:
     cluster.state.apply(None, *both.values())
     assert yielding(cluster) == {"ours": "theirs"}
     assert names(cluster) == [("default/ours", "default/theirs")]
+
+
+@pytest.mark.asyncio
+async def test_each_of_two_namespaces_is_told_of_its_own_claim_only() -> None:
+    theirs = written("theirs", 0, ours=False, namespace="other")
+    cluster, told = started(written("ours", 0), theirs), {}
+
+    def report(finding: Finding, claim: Claim, unabridged: str) -> None:
+        told[claim.metadata.name] = finding.message
+        assert unabridged == "held by default/ours and other/theirs"
+
+    WrongAllocations(lambda: cluster.state, report).begin()
+    await asyncio.sleep(0)
+    assert told == {
+        "ours": "held by default/ours and a claim of another namespace",
+        "theirs": "held by other/theirs and a claim of another namespace",
+    }
 
 
 @every_row("gone", ["ours", "theirs"])

@@ -8,7 +8,8 @@ from drawbridge.dra.allocation import Consumer
 from tests.allocator.binding_rig import Rig, contest
 
 pytestmark = pytest.mark.asyncio
-MESSAGE = "claim n/b, which another allocator wrote, contradicts claim n/a: Device/d.io/p/gpu-0-0"
+ENDING = ", which another allocator wrote, contradicts claim n/a: Device/d.io/p/gpu-0-0"
+MESSAGE = f"the allocation of n/b{ENDING}"
 
 
 @pytest.fixture
@@ -67,6 +68,18 @@ async def test_an_allocation_that_yields_is_reported_and_its_pod_is_tried_again(
     # Once: the claim has no allocation any more.
     await rig.recovery.run_turn()
     assert len(rig.cluster.writes) == 3
+
+
+async def test_only_the_log_names_a_rival_of_another_namespace(rig: Rig) -> None:
+    rig.cluster.add_claim("c", "other")
+    rig.reservations.reserve("pod", "a")
+    contest(rig, "c")
+    message = f"the allocation of a claim of another namespace{ENDING}"
+    assert await rig.bind() == f"{message}; the pod is tried again"
+    rig.reservations.reserve("pod", "a")
+    await rig.recovery.run_turn()
+    assert rig.reported == [f"AllocationTakenBack a: {message}"]
+    assert rig.logged == [f"the allocation of other/c{ENDING}"]
 
 
 async def test_a_call_that_waits_for_its_devices_ends_at_once(rig: Rig) -> None:

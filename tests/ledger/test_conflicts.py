@@ -12,6 +12,7 @@ from drawbridge.dra.slices import Slice, read_slice
 from drawbridge.ledger.allocation_mark import format_mark, make_mark
 from drawbridge.ledger.conflicts import (
     MAX_HOLDERS,
+    abridge_finding,
     describe_conflict,
     find_conflicts,
     find_exceeded,
@@ -136,6 +137,41 @@ def test_messages_name_claims_shares_and_nodes() -> None:
     assert conflicts(*["a/plain"] * 6) == many
     elsewhere = "the claim is allocated for node a, but pool b is of node b"
     assert conflicts("b/plain") == [("DeviceOfOtherNode", elsewhere)]
+
+
+@every_row(
+    ("namespaces", "results", "text"),
+    [
+        ("aa", "a/plain", "held by a/claim-0 and a/claim-1"),
+        ("ab", "a/plain", "held by a/claim-0 and a claim of another namespace"),
+        ("bab", "a/plain", "held by a/claim-1 and 2 claims of other namespaces"),
+        ("ab", "a/shared:1=1G", "share 1 is held by a/claim-0 and a claim of another namespace"),
+        (
+            "bcaabb",
+            "a/plain",
+            "held by a/claim-2, a/claim-3, 2 claims of other namespaces and more",
+        ),
+        ("bbbbaa", "a/plain", "held by 4 claims of other namespaces and more"),
+    ],
+)
+def test_a_message_for_one_namespace_names_no_claim_of_others(
+    namespaces: str, results: str, text: str
+) -> None:
+    ledger = Ledger()
+    for number, namespace in enumerate(namespaces):
+        held = on_node("a", f"{number}", results)
+        ledger.observe(replace(held, metadata=replace(held.metadata, namespace=namespace)))
+    (conflict,) = find_conflicts(ledger, find_pool, "0")
+    message = abridge_finding(conflict, ledger, "a").message
+    assert message.removesuffix(" claims" if len(namespaces) > 4 else "") == text
+
+
+def test_a_message_without_claims_is_the_same_for_each_namespace() -> None:
+    ledger = Ledger()
+    for number, results in enumerate(("a/part-0", "a/gpu")):
+        ledger.observe(on_node("a", f"{number}", results))
+    (conflict,) = find_conflicts(ledger, find_pool, "1")
+    assert abridge_finding(conflict, ledger, "other") == conflict.finding
 
 
 def test_a_claim_without_an_allocation_has_no_conflicts() -> None:
