@@ -51,13 +51,6 @@ def parse_ip(text: str) -> Ip:
     return _ip(text, f'IP address "{text}" cannot be read')
 
 
-def parse_any_ip(text: str) -> Ip:
-    """Parse an address; an IPv4-mapped IPv6 address becomes an IPv4 address."""
-    address = _address(text, f'IP address "{text}" cannot be read')
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return Ip(4, int(mapped)) if mapped is not None else Ip(address.version, int(address))
-
-
 def parse_cidr(text: str) -> Cidr:
     """Parse `address/length`, or raise an error of kind `net`."""
     address, slash, length = text.rpartition("/")

@@ -15,7 +15,6 @@ from drawbridge.cel.compile import compile_tree
 from drawbridge.cel.declare import Function, Library, Overload
 from drawbridge.cel.environment import Environment
 from drawbridge.cel.errors import EvaluationError
-from drawbridge.cel.library.newest import NEWEST
 from drawbridge.cel.library.versions import libraries
 from drawbridge.cel.parser import parse
 from drawbridge.cel.types import (
@@ -38,7 +37,6 @@ from drawbridge.cel.types import (
 from drawbridge.cel.values import MISSING, CelValue, TypeValue, Uint, equal, make_map
 
 FOLDER = Path(__file__).parent / "conformance"
-ENUM = "cel.expr.conformance"
 
 Plain = dict[str, Any]
 
@@ -132,16 +130,7 @@ def environment(plain: Plain) -> Environment:
             variables[declared["name"]] = type_(declared["ident"]["type"])
         else:
             functions.append(_function(declared))
-    replaced = {function.name for function in NEWEST.functions}
-    kept = (
-        Library(
-            library.name,
-            tuple(each for each in library.functions if each.name not in replaced),
-            library.types,
-        )
-        for library in libraries("1.37", stored=True)
-    )
-    given = (*kept, NEWEST, Library("test", tuple(functions)))
+    given = (*libraries("1.37", stored=True), Library("test", tuple(functions)))
     return Environment(variables, given, "1.37", container=plain.get("container", ""), strict=True)
 
 

@@ -60,10 +60,6 @@ _WANTED: Final = {
 }
 
 
-# The output of each clause letter for a value and a precision.
-Clauses = Mapping[str, Callable[[CelValue, int | None], str]]
-
-
 @dataclass(frozen=True, slots=True)
 class Clause:
     """One `%` clause: the letter, and the precision if it has one."""
@@ -92,15 +88,14 @@ class FormatProblem:
     node: int | None = None
 
 
-def format_text(text: str, args: Sequence[CelValue], clauses: Clauses | None = None) -> str:
-    """Format the arguments; `clauses` defaults to those of Kubernetes."""
-    clauses = clauses or CLAUSES
+def format_text(text: str, args: Sequence[CelValue]) -> str:
+    """Format the arguments."""
     pieces: list[str] = []
     position = 0
     for piece in _pieces(text, len(args)):
         if isinstance(piece, Clause):
             try:
-                written = clauses[piece.letter](args[position], piece.precision)
+                written = _CLAUSES[piece.letter](args[position], piece.precision)
             except EvaluationError as problem:
                 raise _error(f"error during formatting: {problem.message}") from None
             position += 1
@@ -341,7 +336,8 @@ def _escaped(char: str) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-CLAUSES: Final[Clauses] = {
+# The output of each clause letter for a value and a precision.
+_CLAUSES: Final[Mapping[str, Callable[[CelValue, int | None], str]]] = {
     "s": _string,
     "d": _decimal,
     "f": _fixed,
