@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from drawbridge.cel.comprehension_plans import pairs
 from drawbridge.cel.errors import EvaluationError
 from drawbridge.cel.frame import LIST_COST, MAP_COST, MESSAGE_COST, Frame, Run, charge, with_offset
-from drawbridge.cel.values import Optional, equal, grow, make_map, no_such_overload
+from drawbridge.cel.values import Optional, grow, make_map, no_such_overload
 from drawbridge.cel.wellknown import construct
 
 
@@ -40,7 +40,6 @@ def plan_list(elements: Sequence[Run], optional: frozenset[int], limit: int, off
 def plan_map(
     entries: Sequence[tuple[Run, Run]],
     optional: Sequence[bool],
-    make: Callable[[list[tuple[object, object]]], object],
     limit: int,
     offset: int,
 ) -> Run:
@@ -60,7 +59,7 @@ def plan_map(
                         continue
                     content = content.value
                 filled.append((name, content))
-            made = make(filled)
+            made = make_map(filled)
         except EvaluationError as error:
             charge(frame, limit, MAP_COST)
             raise with_offset(error, offset) from None
@@ -68,20 +67,6 @@ def plan_map(
         return made
 
     return run
-
-
-def make_strict_map(entries: list[tuple[object, object]]) -> object:
-    """Return a map as the CEL specification defines it, or raise EvaluationError.
-
-    Keys are strings, integers or booleans, and no key repeats.
-    """
-    keys = [key for key, _ in entries]
-    for place, key in enumerate(keys):
-        if not isinstance(key, str | int):
-            raise EvaluationError("conversion", "unsupported key type")
-        if any(equal(key, other) for other in keys[:place]):
-            raise EvaluationError("duplicate_key", "repeated key")
-    return make_map(entries)
 
 
 def plan_message(

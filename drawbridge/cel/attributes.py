@@ -14,24 +14,19 @@ from drawbridge.cel.fresh_stack import on_fresh_stack
 from drawbridge.cel.values import MISSING, NONE, Map, Optional, find
 
 CONTAINERS = (dict, list, tuple, Map)
-TESTABLE = (*CONTAINERS, Optional)
 KEYS = (str, bool, int, float)
 Take = Callable[[Frame, object], object]
 CHOICES = 40  # nested conditionals that share one stack
 
 
 class Qualifier(msgspec.Struct, eq=False):
-    """One step into a value: by a constant key, or by the key that `index` computes.
-
-    A `strict` qualifier fails on a value without fields even in a presence test.
-    """
+    """One step into a value: by a constant key, or by the key that `index` computes."""
 
     offset: int
     key: object = None
     index: Run | None = None
     optional: bool = False
     test: bool = False
-    strict: bool = False
 
 
 class QualifiedAttribute(msgspec.Struct, eq=False):
@@ -284,13 +279,12 @@ def _getter(qualifier: Qualifier, limit: int) -> Take:
         qualifier.test,
         qualifier.offset,
     )
-    strict = qualifier.strict
 
     def get(frame: Frame, container: object) -> object:
         try:
             key = constant if dynamic is None else dynamic(frame)
             value = look_up(container, key)
-            if value is MISSING and (not test or (strict and not isinstance(container, TESTABLE))):
+            if value is MISSING and not test:
                 raise missing_key_error(container, key)
         except EvaluationError as error:
             charge(frame, limit, 1)
@@ -303,15 +297,13 @@ def _getter(qualifier: Qualifier, limit: int) -> Take:
 
 def _finder(qualifier: Qualifier, limit: int) -> Take:
     """Return a qualifier that accepts a missing key; it costs 1 only if the key exists."""
-    constant, dynamic, strict = qualifier.key, _plan_key(qualifier), qualifier.strict
+    constant, dynamic = qualifier.key, _plan_key(qualifier)
 
     def find_(frame: Frame, container: object) -> object:
         key = constant if dynamic is None else dynamic(frame)
         value = look_up(container, key)
         if value is not MISSING:
             charge(frame, limit, 1)
-        elif strict and not isinstance(container, TESTABLE):
-            raise missing_key_error(container, key)
         return value
 
     return find_

@@ -49,16 +49,10 @@ from drawbridge.cel.types import DYN
 from drawbridge.cel.values import make_map, type_value_of
 
 
-def compile_tree(
-    checked: Checked, variables: Sequence[str], limit: int, *, strict: bool = False
-) -> Compiled:
-    """Compile a checked tree; raises EvaluationError if a constant in it is invalid.
-
-    `strict` follows the CEL specification where Kubernetes deviates: errors occur only at run time,
-    map keys are integers, strings or booleans without duplicates, and only maps have fields.
-    """
+def compile_tree(checked: Checked, variables: Sequence[str], limit: int) -> Compiled:
+    """Compile a checked tree; raises EvaluationError if a constant in it is invalid."""
     slots = {name: LocalVariable(FIRST + i) for i, name in enumerate(variables)}
-    planner = ProgramPlanner(checked, limit, slots, strict)
+    planner = ProgramPlanner(checked, limit, slots)
     planner.slots = FIRST + len(variables)
     run = planner.run(checked.node)
     return Compiled(
@@ -73,7 +67,6 @@ class ProgramPlanner:
     checked: Checked
     limit: int
     globals: Mapping[str, LocalVariable]
-    strict: bool = False
     scope: dict[str, LocalVariable] = field(default_factory=dict)
     fresh: set[int] = field(default_factory=set)
     slots: int = 0
@@ -165,7 +158,7 @@ class ProgramPlanner:
         base.offset = node.offset
         if node.test:
             self.work += KEY
-        return base.add(Qualifier(node.offset, key=node.field, test=node.test, strict=self.strict))
+        return base.add(Qualifier(node.offset, key=node.field, test=node.test))
 
     def index(self, node: ast.Call, *, optional: bool) -> Step:
         """Plan an index with a constant or a computed key."""
@@ -175,7 +168,7 @@ class ProgramPlanner:
         base.offset = node.offset
         if optional or not isinstance(key, FoldedValue):
             self.work += KEY
-        qualifier = Qualifier(node.offset, optional=optional, strict=self.strict)
+        qualifier = Qualifier(node.offset, optional=optional)
         if isinstance(key, FoldedValue) and key.constant:
             if not isinstance(key.value, str | bool | int | float):
                 raise EvaluationError("constant", "invalid qualifier type", node.offset)
@@ -280,9 +273,7 @@ class ProgramPlanner:
         price: Price | None,
     ) -> FoldedValue | None:
         """Fold a call whose arguments are known, unless it takes much work."""
-        if price is not None and not folding.is_early(
-            node.function, constants, early=not self.strict
-        ):
+        if price is not None and not folding.is_early(node.function, constants):
             try:
                 amount = price(*(step.value for step in constants))
             except Cancelled:
@@ -291,7 +282,7 @@ class ProgramPlanner:
                 return None
             self.folded_work += amount
         try:
-            return folding.call(node.function, body, constants, cost, early=not self.strict)
+            return folding.call(node.function, body, constants, cost)
         except EvaluationError as error:
             raise EvaluationError("constant", error.message, node.offset) from None
 
@@ -410,11 +401,10 @@ class ProgramPlanner:
         if len(constants) == 2 * len(steps) and not any(optional):
             values = [part.value for part in constants]
             pairs = list(zip(values[::2], values[1::2], strict=True))
-            entries = aggregates.make_strict_map(pairs) if self.strict else make_map(pairs)
+            entries = make_map(pairs)
             return folding.aggregate(entries, constants, MAP_COST)
         runs = [(self.close(key), self.close(value)) for key, value in steps]
-        make = aggregates.make_strict_map if self.strict else make_map
-        return aggregates.plan_map(runs, optional, make, self.limit, node.offset)
+        return aggregates.plan_map(runs, optional, self.limit, node.offset)
 
     def message(self, node: ast.MessageLiteral) -> Step:
         """Plan a well-known message; each evaluation creates and charges it."""

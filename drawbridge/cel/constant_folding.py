@@ -37,9 +37,9 @@ class FoldedValue(msgspec.Struct, frozen=True, eq=False):
     constant: bool = True
 
 
-def is_early(function: str, arguments: Sequence[FoldedValue], *, early: bool) -> bool:
+def is_early(function: str, arguments: Sequence[FoldedValue]) -> bool:
     """Tell whether cel-go converts a constant at compile time, and reports its error there."""
-    return early and function in CONVERSIONS and len(arguments) == 1 and arguments[0].constant
+    return function in CONVERSIONS and len(arguments) == 1 and arguments[0].constant
 
 
 def call(
@@ -47,15 +47,13 @@ def call(
     implementation: Callable[..., object],
     arguments: Sequence[FoldedValue],
     cost: Callable[[tuple[object, ...], object], int] | None,
-    *,
-    early: bool,
 ) -> FoldedValue | None:
     """Fold a call; returns None if it fails, has a large result, or must wait until run time.
 
-    If `early`, a failed conversion of a constant raises the error at compile time.
+    A failed conversion of a constant raises the error at compile time.
     """
     values = tuple(argument.value for argument in arguments)
-    if is_early(function, arguments, early=early):
+    if is_early(function, arguments):
         return FoldedValue(implementation(*values))
     if function in NOT_FOLDED:
         return None

@@ -140,8 +140,7 @@ class Environment:
 
     `libraries` provide the functions. `version` is the version of Kubernetes whose syntax applies.
     `output` checks the type of a whole expression and returns an error message or None. `sizes`
-    bounds the sizes of the variables for the estimate. `strict` follows the CEL specification where
-    Kubernetes deviates (see `compile_tree`).
+    bounds the sizes of the variables for the estimate.
     """
 
     def __init__(  # noqa: PLR0913  # it is that many choices
@@ -157,14 +156,12 @@ class Environment:
         limit: int = COST_LIMIT,
         validators: Validators = (),
         container: str = "",
-        strict: bool = False,
     ) -> None:
         self.version = version
         self.limit = limit
         self._names = tuple(variables)
         self._sizes, self._output, self._boolean = sizes, output, boolean
         self._validators = validators
-        self._strict = strict
         newer = int(version.partition(".")[2]) >= NEWER
         self._declarations = declare(
             libraries,
@@ -186,7 +183,7 @@ class Environment:
         if wrong is not None:
             raise CompileError((Problem("not_bool", 0, 0, wrong),))
         try:
-            compiled = compile_tree(checked, self._names, self.limit, strict=self._strict)
+            compiled = compile_tree(checked, self._names, self.limit)
         except EvaluationError as error:
             raise CompileError((_constant(error),)) from None
         return Program(

@@ -131,7 +131,7 @@ def environment(plain: Plain) -> Environment:
         else:
             functions.append(_function(declared))
     given = (*libraries("1.37", stored=True), Library("test", tuple(functions)))
-    return Environment(variables, given, "1.37", container=plain.get("container", ""), strict=True)
+    return Environment(variables, given, "1.37", container=plain.get("container", ""))
 
 
 def _function(declared: Plain) -> Function:
@@ -196,7 +196,7 @@ def _unchecked(plain: Plain, made: Environment) -> CelValue:
             calls[part.id] = _resolved(part, declared.functions)
     used = tuple(dict.fromkeys(name.name for name in names.values()))
     checked = Checked(node, {}, names, calls, aggregates=())
-    compiled = compile_tree(checked, used, made.limit, strict=True)
+    compiled = compile_tree(checked, used, made.limit)
     frame = [0, 0, *(given.get(name, MISSING) for name in used), *[MISSING] * compiled.slots]
     return compiled.run(frame)
 
