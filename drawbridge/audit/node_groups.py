@@ -25,7 +25,7 @@ from drawbridge.facts.served_names import (
     find_dual_nodes,
 )
 from drawbridge.names import DEVICES_LABEL
-from drawbridge.report.node_names import GROUP_LABELS, PRODUCTS, name_nodes
+from drawbridge.report.node_names import GROUP_LABELS, name_nodes
 from drawbridge.translate.legacy.pod_view import is_device_resource
 
 # What the steps, the controller, and feature discovery change when a plugin goes.
@@ -55,11 +55,6 @@ class Group(NamedTuple):
     replaced: frozenset[str]  # the names that go with the plugin
     expects: bool  # labels say that the nodes have GPUs
     lost: frozenset[str]  # names that a plugin offered, and of which it offers 0
-
-    @property
-    def product(self) -> tuple[str, ...]:
-        """What labels say about the devices of the nodes."""
-        return tuple(self.nodes[0].labels.get(label, "") for label in PRODUCTS)
 
     @property
     def leaving(self) -> frozenset[str]:

@@ -164,10 +164,6 @@ class ModelCluster:
         done = self._failures[kind.full_owner]
         return kind.job is None or kind.job.survives(done + more, evicted=evicted)
 
-    def serves(self, name: str) -> bool:
-        """Whether the plugin of a node where pods may start serves a name."""
-        return any(name in each.free and not each.is_cordoned for each in self.nodes.values())
-
     # --- pods come and go ------------------------------------------------------------------------
 
     def _add(self, pod: ModelPod, *, counted: bool = True) -> int:

@@ -16,13 +16,13 @@ _POOLS: Final = (
     "nodepool",
     "pool",
 )
-PRODUCTS: Final = (
+_PRODUCTS: Final = (
     "nvidia.com/gpu.product",
     "amd.com/gpu.product-name",
     "gpu.intel.com/product",
     "node.kubernetes.io/instance-type",
 )
-GROUP_LABELS: Final = (*_POOLS, *PRODUCTS)
+GROUP_LABELS: Final = (*_POOLS, *_PRODUCTS)
 
 
 def name_nodes(nodes: Sequence[Node]) -> str:

@@ -4,9 +4,9 @@ All arithmetic is rational, so that sums are equal in every order and grouping. 
 in billionths, because the sum of other fractions has a longer denominator with each of them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from fractions import Fraction
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -52,7 +52,6 @@ class UsedAmount(msgspec.Struct, frozen=True):
 
 
 NOTHING: Final = UsedAmount()
-Usage: TypeAlias = Mapping[Account, UsedAmount]
 
 
 def round_to_nano(amount: Fraction) -> Fraction:

@@ -16,7 +16,6 @@ BOOKS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 BOOK_SECONDS = 150
 # The time of a release is that of its event.
 SEEN_SECONDS = 3
-DAY = 86_400
 
 
 def read_books(stage: Stage) -> list[JSON]:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,6 @@ kind: ResourceClaimTemplate
 metadata: {name: one}
 spec: {spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu, count: 1}}]}}}
 """
-Run = Callable[..., Awaitable[tuple[int, str, str]]]
 
 
 async def run(*words: str, stdin: str = "") -> tuple[int, str, str]:

@@ -41,7 +41,6 @@ from tests.tables import every_row, load_cases
 Plain = dict[str, Any]
 CASES = Path(__file__).parent / "cases"
 LIMITED = {"gpu": ("devices", "memory")}
-DEVICES = QuotaKey("gpu", "devices")
 
 
 def charge(amounts: Plain) -> Charge:

@@ -93,7 +93,6 @@ def only(model: str) -> list[Plain]:
 
 
 SAME_MODEL = {"matchAttribute": "d.io/model"}
-FAILING = "device.attributes['x'].y == 1"
 CLAIMS = (
     (make_claim(exactly("r")),),
     (make_claim(exactly("r", count=2), constraints=(SAME_MODEL,)),),

@@ -4,9 +4,7 @@ import contextlib
 import itertools
 import json
 import random
-import sys
 from collections.abc import Callable, Iterator
-from types import FrameType
 from typing import Any
 
 import msgspec
@@ -35,22 +33,6 @@ CALLS_PER_STEP, MAX_WORK = 60, 20_000
 def solve_one(shape: Shape) -> SolverResult:
     """Solve for one node."""
     return work_of(shape)[0]
-
-
-def calls_of(run: Callable[[], object]) -> int:
-    """Count the calls of Python functions and of built-in ones."""
-    calls = 0
-
-    def count(_frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal calls
-        calls += event in {"call", "c_call"}
-
-    sys.setprofile(count)
-    try:
-        run()
-    finally:
-        sys.setprofile(None)
-    return calls
 
 
 def test_preferred_rules_are_kept() -> None:
