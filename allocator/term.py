@@ -7,7 +7,6 @@ ends when the Lease shows another one, or no holder, and what was reserved in it
 
 import asyncio
 import logging
-import random
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -40,7 +39,6 @@ class TermKeeper:
         on_leading: Callable[[], None],
         now: Callable[[], float] = time.monotonic,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        random_fraction: Callable[[], float] = random.random,
     ) -> None:
         self._lease = lease
         self._recovery = recovery
@@ -48,7 +46,7 @@ class TermKeeper:
         self._on_leading = on_leading
         self._pause = pause
         # A recovery lists all claims, which an API server that is overloaded must not do often.
-        self._backoff = Backoff(_CHECK_SECONDS, _MAX_PAUSE_SECONDS, random_fraction=random_fraction)
+        self._backoff = Backoff(_CHECK_SECONDS, _MAX_PAUSE_SECONDS)
         self._begun: Term | None = None  # the last term, unless its end was seen
         self._recovered: Term | None = None
         self._starts = 0

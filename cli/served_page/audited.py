@@ -71,4 +71,4 @@ class AuditPage:
 
 def _write_failure(message: str) -> str:
     body = f"<header>\n{_BACK}<h1>No audit</h1>\n</header>\n<main><p>{text(message)}</p></main>\n"
-    return "".join(document("No audit", "", [body]))
+    return "".join(document("No audit", [body]))

@@ -47,7 +47,7 @@ _MEANINGS: Final = {
 
 def write_html(audit: Audit, above: str = "") -> Iterator[str]:
     """Yield the parts of the page; `above` is markup before its heading."""
-    yield from document("Audit of device requests", "", _write_body(audit, above))
+    yield from document("Audit of device requests", _write_body(audit, above))
 
 
 def _write_body(audit: Audit, above: str) -> Iterator[str]:

@@ -33,11 +33,11 @@ def isolated(value: str, most: int = MAX_TEXT) -> str:
     return f"<bdi>{text(value, most)}</bdi>"
 
 
-def document(title: str, head: str, body: Iterable[str]) -> Iterable[str]:
-    """Yield a page; `head` is markup that follows the style."""
+def document(title: str, body: Iterable[str]) -> Iterable[str]:
+    """Yield a page."""
     yield '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-    yield f"<title>{text(title)}</title>\n<style>{STYLE}</style>\n{head}</head>\n<body>\n"
+    yield f"<title>{text(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
     yield from body
     yield "</body>\n</html>\n"
 

@@ -81,7 +81,7 @@ class WrittenPage(NamedTuple):
 
 def write_page(cluster: ClusterOnPage, state: PageState) -> WrittenPage:
     """Write the page."""
-    before, after = "".join(document(TITLE, "", ["\0"])).split("\0")
+    before, after = "".join(document(TITLE, ["\0"])).split("\0")
     script = f"<script>{SEARCH}</script>\n"
     script += f"<script>{SCRIPT}</script>\n" if state.is_live else ""
     return WrittenPage(
