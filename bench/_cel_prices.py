@@ -18,8 +18,9 @@ from drawbridge.cel.frame import Cancelled
 from drawbridge.cel.library.formats import FORMATS
 from drawbridge.cel.library.prices import PRICES
 from drawbridge.cel.library.regex import REGEX_FUNCTIONS, pattern_price
-from drawbridge.cel.library.versions import functions, libraries
+from drawbridge.cel.library.versions import libraries
 from drawbridge.cel.meter import MOST_WORK_OF_CALL, PRICED, STEPS
+from drawbridge.cel.scopes import declare
 from drawbridge.cel.types import STRING, Type
 from drawbridge.cel.values import CelValue, Duration, Optional, Timestamp, Uint, extent
 from drawbridge.dra.quantity import parse
@@ -187,7 +188,7 @@ def worst(name: str, overload: Overload) -> Measured | None:
 
 def run() -> None:
     """Print all functions, the most expensive relative to its price first."""
-    table = functions(libraries("1.37", stored=True))
+    table = declare(libraries("1.37", stored=True), {}, {}).functions
     rows = [
         (overload.id, measured)
         for name, function in table.items()

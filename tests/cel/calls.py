@@ -7,7 +7,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from drawbridge.cel.declare import Overload
-from drawbridge.cel.library.versions import functions, libraries
+from drawbridge.cel.library.versions import libraries
+from drawbridge.cel.scopes import declare
 
 # An element of a reversed attribute has the type that its use gives it; `x` is one in a loop.
 LOOP = 'device.attributes["d"].ints.reverse().all(x, type({}) == int)'
@@ -44,7 +45,9 @@ _OPERATORS = {"_[_]": "{}[{}]", "_[?_]": "{}[?{}]", "_?_:_": "{} ? {} : {}", "@i
 
 def calls(version: str) -> Iterator[str]:
     """Yield a call of each overload with an assumed type in each place, and with two of them."""
-    for function in functions(libraries(version, stored=True, list_attributes=True)).values():
+    for function in declare(
+        libraries(version, stored=True, list_attributes=True), {}, {}
+    ).functions.values():
         for overload in function.overloads:
             count = len(overload.params)
             typed = [TYPED.get(each.name or each.kind, "dyn(1)") for each in overload.params]

@@ -6,8 +6,9 @@ import pytest
 
 from drawbridge.cel.environment import Environment
 from drawbridge.cel.errors import EvaluationError
-from drawbridge.cel.library.versions import functions, libraries
+from drawbridge.cel.library.versions import libraries
 from drawbridge.cel.numbers import format_shortest
+from drawbridge.cel.scopes import declare
 from drawbridge.cel.types import DYN
 from drawbridge.cel.values import Map, NamedFormat, Optional, TypeValue, type_name
 from tests.tables import YamlValue, every_row, load_cases
@@ -110,20 +111,20 @@ def test_since_1_37_the_cost_of_an_affix_is_its_own_size() -> None:
 def test_a_new_expression_may_use_only_the_libraries_of_the_previous_version(  # a row of the table
     version: str, *, stored: bool, gate: bool, sort: bool, includes: bool
 ) -> None:
-    names = functions(libraries(version, stored=stored, list_attributes=gate))
+    names = declare(libraries(version, stored=stored, list_attributes=gate), {}, {}).functions
     assert ("sort" in names, "includes" in names) == (sort, includes)
 
 
 def test_overload_ids_are_unique() -> None:
     for version in ENVIRONMENTS:
-        table = functions(libraries(version, stored=True))
+        table = declare(libraries(version, stored=True), {}, {}).functions
         ids = [overload.id for function in table.values() for overload in function.overloads]
         assert len(ids) == len(set(ids))
 
 
 def test_versions_share_the_object_of_an_unchanged_library() -> None:
-    new = functions(libraries("1.36", stored=False))
-    stored = functions(libraries("1.36", stored=True))
+    new = declare(libraries("1.36", stored=False), {}, {}).functions
+    stored = declare(libraries("1.36", stored=True), {}, {}).functions
     assert {name for name in new if new[name] != stored[name]} == set()
 
 

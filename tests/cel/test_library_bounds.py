@@ -16,12 +16,13 @@ from drawbridge.cel.library.regex import (
     is_too_large,
     pattern_price,
 )
-from drawbridge.cel.library.versions import functions, libraries
+from drawbridge.cel.library.versions import libraries
 from drawbridge.cel.meter import MOST_WORK, MOST_WORK_OF_CALL
+from drawbridge.cel.scopes import declare
 from drawbridge.cel.types import DYN
 from tests.tables import every_row
 
-TABLE = functions(libraries("1.36", stored=True))
+TABLE = declare(libraries("1.36", stored=True), {}, {}).functions
 ENVIRONMENT = Environment({"x": DYN}, libraries("1.36", stored=True))
 LONG = "a" * 10_000
 

@@ -6,8 +6,9 @@ from drawbridge.cel.dra import device_environment
 from drawbridge.cel.environment import Program, Result
 from drawbridge.cel.errors import CompileError, EvaluationError
 from drawbridge.cel.library.prices import PRICES
-from drawbridge.cel.library.versions import functions, libraries
+from drawbridge.cel.library.versions import libraries
 from drawbridge.cel.meter import EXCEEDED, MESSAGE, MOST_WORK
+from drawbridge.cel.scopes import declare
 from tests.tables import every_row
 
 TEXT = "x" * 64
@@ -166,7 +167,7 @@ def test_every_price_belongs_to_a_function() -> None:
     priced = {
         overload.id
         for version in ("1.34", "1.35", "1.36", "1.37")
-        for function in functions(libraries(version, stored=True)).values()
+        for function in declare(libraries(version, stored=True), {}, {}).functions.values()
         for overload in function.overloads
     }
     assert priced >= PRICES.keys()

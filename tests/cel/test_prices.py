@@ -8,8 +8,9 @@ from drawbridge.cel.declare import Overload
 from drawbridge.cel.errors import EvaluationError
 from drawbridge.cel.frame import Cancelled
 from drawbridge.cel.library.authz import AUTHORIZATION
-from drawbridge.cel.library.versions import functions, libraries
+from drawbridge.cel.library.versions import libraries
 from drawbridge.cel.meter import ABSORBED, MOST_WORK_OF_CALL
+from drawbridge.cel.scopes import declare
 from tests.tables import every_row
 from tests.thorough import drawn
 
@@ -22,7 +23,7 @@ def overloads() -> Iterator[tuple[str, Overload]]:
     """Yield the functions that device selectors can reach, but those that the compiler plans."""
     unreachable = {function.name for function in AUTHORIZATION.functions}
     unreachable |= {"_[_]", "_[?_]", "_?._", "or", "orValue"}
-    for name, function in functions(libraries("1.37", stored=True)).items():
+    for name, function in declare(libraries("1.37", stored=True), {}, {}).functions.items():
         if name not in unreachable:
             yield from ((name, overload) for overload in function.overloads)
 

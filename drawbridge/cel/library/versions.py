@@ -4,10 +4,7 @@ A new expression may use only the libraries of the previous version, so that the
 rolled back. A stored expression may use all.
 """
 
-from collections.abc import Iterable
-from dataclasses import replace
-
-from drawbridge.cel.declare import Function, Library
+from drawbridge.cel.declare import Library
 from drawbridge.cel.library.authz import AUTHORIZATION
 from drawbridge.cel.library.comprehensions import COMPREHENSIONS
 from drawbridge.cel.library.formats import NAMED_FORMATS
@@ -50,21 +47,3 @@ def libraries(version: str, *, stored: bool, list_attributes: bool = False) -> t
     if minor >= 36 and (stored or list_attributes):
         chosen.append(INCLUDES if newer else DRA_INCLUDES)
     return tuple(chosen)
-
-
-def functions(given: Iterable[Library]) -> dict[str, Function]:
-    """Return the functions of some libraries by name, with all their overloads."""
-    table: dict[str, Function] = {}
-    for library in given:
-        for function in library.functions:
-            declared = table.get(function.name)
-            if declared is None:
-                table[function.name] = function
-                continue
-            table[function.name] = replace(
-                declared,
-                overloads=(*declared.overloads, *function.overloads),
-                cost=declared.cost or function.cost,
-                estimate=declared.estimate or function.estimate,
-            )
-    return table
