@@ -44,8 +44,8 @@ from drawbridge.cluster.history import (
     HistoryChangedError,
     Identity,
     check_listed,
+    check_reached,
     check_undone,
-    find_passed,
     is_older,
 )
 from drawbridge.cluster.listing import ListedHeaders, Listing
@@ -217,8 +217,7 @@ class Cache(Generic[T]):
         if is_older(version, since):
             self._undone = f"{self._path}: a write has version {version}, after {since} was seen"
             self._continuity.doubt()
-            if self._watching is not None:
-                self._watching.reschedule(0)
+            self._end_watch()
 
     def expect(self, key: ObjectKey, identity: Identity) -> None:
         """Expect that the watch tells of an object at the version that a response had.
@@ -233,7 +232,10 @@ class Cache(Generic[T]):
     def read_again(self) -> None:
         """List everything, instead of waiting for what the watch tells."""
         self._needs_list = True
-        if self._watching is not None:
+        self._end_watch()
+
+    def _end_watch(self) -> None:
+        if self._watching is not None and not self._watching.expired():
             self._watching.reschedule(0)
 
     def age(self) -> float:
@@ -395,11 +397,7 @@ class Cache(Generic[T]):
 
     def _mark_in_sync(self, version: str) -> None:
         """Note that everything up to a version was told; raises HistoryChangedError if not."""
-        if self._expected and (key := find_passed(self._expected, version)) is not None:
-            name, at = "/".join(filter(None, key)), self._expected[key].version
-            raise HistoryChangedError(
-                f"{self._path}: {name} had version {at}, and version {version} was reached without"
-            )
+        check_reached(self._path, self._expected, version)
         self._version = version
         self.problem = ""
         self._backoff.reset()

@@ -143,13 +143,14 @@ def check_undone(
             )
 
 
-def find_passed(
-    expected: Mapping[tuple[str, str], Identity], version: str
-) -> tuple[str, str] | None:
-    """Return an object whose version a watch has passed without an event for it."""
-    reached = parse_version(version)
-    passed = (key for key, each in expected.items() if 0 < parse_version(each.version) <= reached)
-    return next(passed, None)
+def check_reached(path: str, expected: Mapping[tuple[str, str], Identity], version: str) -> None:
+    """Raise HistoryChangedError if a watch has passed a version of a response without an event."""
+    for key, (_, had) in expected.items():
+        if not is_older(version, had):
+            name = "/".join(filter(None, key))
+            raise HistoryChangedError(
+                f"{path}: {name} had version {had}, and version {version} was reached without"
+            )
 
 
 def is_older(version: str, than: str) -> bool:
