@@ -41,11 +41,10 @@ from drawbridge.cluster.errors import UnreachableError, error_from_status, requi
 from drawbridge.cluster.failure_log import FailureLog
 from drawbridge.cluster.history import (
     Continuity,
+    ExpectedVersions,
     HistoryChangedError,
     Identity,
     check_listed,
-    check_reached,
-    check_undone,
     is_older,
 )
 from drawbridge.cluster.listing import ListedHeaders, Listing
@@ -109,7 +108,6 @@ class Cache(Generic[T]):
     _chunks = 0  # the number of chunks that watches delivered
     _version = ""  # the latest resourceVersion
     _listed_to = ""  # the resourceVersion of the last list
-    _answered_to = ""  # the latest resourceVersion in a response to another request
     _undone = ""  # why a response shows that the server has another history
     lists_begun = listed = 0  # the number of the latest list, and of the last one that was accepted
     _listed_at = 0.0
@@ -154,8 +152,7 @@ class Cache(Generic[T]):
         self._synced = asyncio.Event()
         self._watching: asyncio.Timeout | None = None  # ends the open watch
         self._continuity = Continuity(now)
-        # What responses have told, and the watch has not reached.
-        self._expected: dict[ObjectKey, Identity] = {}
+        self._expected = ExpectedVersions(self._path)
 
     # --- reading -------------------------------------------------------------------------------
 
@@ -172,7 +169,7 @@ class Cache(Generic[T]):
     @property
     def newest(self) -> str:
         """The newest version that the server has told of, also in responses (expect)."""
-        return max(self._version, self._answered_to, key=parse_version)
+        return max(self._version, self._expected.newest, key=parse_version)
 
     @property
     def changed(self) -> str:
@@ -219,15 +216,17 @@ class Cache(Generic[T]):
             self._continuity.doubt()
             self._end_watch()
 
-    def expect(self, key: ObjectKey, identity: Identity) -> None:
+    def expect(self, key: ObjectKey, identity: Identity) -> bool:
         """Expect that the watch tells of an object at the version that a response had.
 
-        A response with an older one does not change that: it can arrive late, or after a restore.
+        A response with an older one, for which this returns False, does not change that: it can
+        arrive late, or after a restore.
         """
-        self._answered_to = max(self._answered_to, identity.version, key=parse_version)
-        newest = self._expected[key].version if key in self._expected else self._version
-        if is_older(newest, identity.version):
-            self._expected[key] = identity
+        return self._expected.add(key, identity, self._version)
+
+    def expects(self, key: ObjectKey) -> bool:
+        """Whether a response has told of an object what the watch has not reached."""
+        return key in self._expected
 
     def read_again(self) -> None:
         """List everything, instead of waiting for what the watch tells."""
@@ -371,8 +370,7 @@ class Cache(Generic[T]):
         self._needs_list = False
         self._try_streaming = True
         self._listed_at, self.listed = self._now(), self.lists_begun
-        left = self._expected.items()
-        self._expected = {key: each for key, each in left if is_older(version, each.version)}
+        self._expected.drop_reached(version)
         self._index.replace(listing.objects.values(), listing.identities, version)
         self._mark_in_sync(version)
         self._index.note_list(version, listing.identities.values())
@@ -393,11 +391,11 @@ class Cache(Generic[T]):
         self._listed_to = version
         cached, is_deleted = self._index.identities(), self._index.deleted.__contains__
         check_listed(self._path, cached, self._version, listed, is_deleted)
-        check_undone(self._path, self._expected, version, listed)
+        self._expected.compare(listed, version)
 
     def _mark_in_sync(self, version: str) -> None:
         """Note that everything up to a version was told; raises HistoryChangedError if not."""
-        check_reached(self._path, self._expected, version)
+        self._expected.check_reached(version)
         self._version = version
         self.problem = ""
         self._backoff.reset()
@@ -475,9 +473,7 @@ class Cache(Generic[T]):
         version = header.metadata.resource_version
         if is_older(version, self._version):
             return
-        expected = self._expected.get(header.key)
-        if expected is not None and not is_older(version, expected.version):
-            del self._expected[header.key]
+        self._expected.observe(header.key, version)
         if event_type == "DELETED":
             self._index.delete(header.key, version)
         elif header.metadata.uid in self._index.deleted:

@@ -125,32 +125,59 @@ def check_listed(
         )
 
 
-def check_undone(
-    path: str,
-    expected: Mapping[tuple[str, str], Identity],
-    listed_to: str,
-    listed: Mapping[tuple[str, str], Identity],
-) -> None:
-    """Raise HistoryChangedError if a list has an object as it was before a response about it."""
-    for key, (uid, had) in expected.items():
-        shown = listed.get(key)
-        if shown is None or shown.uid != uid or is_older(listed_to, had):
-            continue
-        if is_older(shown.version, had):
-            name = "/".join(filter(None, key))
-            raise HistoryChangedError(
-                f"{path}: {name} had version {had}, and has {shown.version} in a list"
-            )
+class ExpectedVersions:
+    """What responses have told of objects, and the watch has not reached."""
 
+    newest = ""  # the latest version in a response
 
-def check_reached(path: str, expected: Mapping[tuple[str, str], Identity], version: str) -> None:
-    """Raise HistoryChangedError if a watch has passed a version of a response without an event."""
-    for key, (_, had) in expected.items():
-        if not is_older(version, had):
-            name = "/".join(filter(None, key))
-            raise HistoryChangedError(
-                f"{path}: {name} had version {had}, and version {version} was reached without"
-            )
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._expected: dict[tuple[str, str], Identity] = {}
+
+    def __contains__(self, key: tuple[str, str]) -> bool:
+        """Whether an object is expected at a version that the watch has not reached."""
+        return key in self._expected
+
+    def add(self, key: tuple[str, str], identity: Identity, reached: str) -> bool:
+        """Add what a response has told; False if the watch, or another response, told as much."""
+        self.newest = max(self.newest, identity.version, key=parse_version)
+        newest = self._expected[key].version if key in self._expected else reached
+        if is_newest := is_older(newest, identity.version):
+            self._expected[key] = identity
+        return is_newest
+
+    def observe(self, key: tuple[str, str], version: str) -> None:
+        """Drop an object of which the watch tells."""
+        expected = self._expected.get(key)
+        if expected is not None and not is_older(version, expected.version):
+            del self._expected[key]
+
+    def drop_reached(self, version: str) -> None:
+        """Drop the objects of which a list tells."""
+        left = self._expected.items()
+        self._expected = {key: each for key, each in left if is_older(version, each.version)}
+
+    def compare(self, listed: Mapping[tuple[str, str], Identity], listed_to: str) -> None:
+        """Raise HistoryChangedError if a list has an object as it was before a response."""
+        for key, (uid, had) in self._expected.items():
+            shown = listed.get(key)
+            if shown is None or shown.uid != uid or is_older(listed_to, had):
+                continue
+            if is_older(shown.version, had):
+                name = "/".join(filter(None, key))
+                raise HistoryChangedError(
+                    f"{self._path}: {name} had version {had}, and has {shown.version} in a list"
+                )
+
+    def check_reached(self, version: str) -> None:
+        """Raise HistoryChangedError if the watch has passed a version without an event."""
+        for key, (_, had) in self._expected.items():
+            if not is_older(version, had):
+                name = "/".join(filter(None, key))
+                raise HistoryChangedError(
+                    f"{self._path}: {name} had version {had}, and version {version} was reached "
+                    "without"
+                )
 
 
 def is_older(version: str, than: str) -> bool:
