@@ -7,6 +7,7 @@ from certs.authority import NONE, Authorities, find_rotation
 from certs.rotation import combine
 from certs.secret import SecretReading, SecretState, read_secret
 from drawbridge.cluster.cache import Cache
+from drawbridge.cluster.history import Identity
 from drawbridge.cluster.resources import SECRETS
 from drawbridge.cluster.session import Session
 from drawbridge.cluster.store import CachedObject
@@ -55,14 +56,17 @@ class WatchedAuthorities(WatchedSecret):
 
     def __init__(self, session: Session, namespace: str) -> None:
         super().__init__(session, namespace, CA_SECRET)
+        self._key = namespace, CA_SECRET
         self.remembered: Authorities = NONE
         self.is_time_certain = session.clock.is_certain
         self._written: JSONObject | None = None
+        # A list can be without what was written, of which the watch has never told.
+        self.cache.subscribe_to_lists(lambda *_: self._change(None, None))
 
     @property
     def live(self) -> JSONObject | None:
-        """The Secret: as this process wrote it, until the watch shows a newer one."""
-        return super().live if self._written is None else self._written
+        """The Secret: as this process wrote it, until the watch has reached that version."""
+        return self._written if self.cache.expects(self._key) else super().live
 
     @property
     def reading(self) -> SecretReading:
@@ -73,14 +77,12 @@ class WatchedAuthorities(WatchedSecret):
 
     def remember(self, written: JSONObject | None, authorities: Authorities) -> None:
         """Remember what this process decided, and what it wrote, if anything."""
-        if written is not None:
+        if written is not None and self.cache.expect(self._key, _identify(written)):
             self._written = written
         self.remembered = authorities
         self._set_metrics()
 
     def _change(self, before: _CachedSecret | None, after: _CachedSecret | None) -> None:
-        if self._written is None or after is None or not _is_older(after.value, self._written):
-            self._written = None
         self.remembered = combine(self.reading, self.remembered, self.now())
         self._set_metrics()
         super()._change(before, after)
@@ -92,5 +94,5 @@ class WatchedAuthorities(WatchedSecret):
         metrics.AUTHORITY_SECRET_VALID.set(self.reading.state is SecretState.VALID)
 
 
-def _is_older(value: JSONObject, than: JSONObject) -> bool:
-    return int(value["metadata"]["resourceVersion"]) < int(than["metadata"]["resourceVersion"])
+def _identify(value: JSONObject) -> Identity:
+    return Identity(value["metadata"]["uid"], value["metadata"]["resourceVersion"])

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from certs.authority import NONE
 from certs.secret import SecretState, compose_secret
 from certs.watched_secret import WatchedAuthorities
@@ -25,7 +27,7 @@ def build(letters: list[str], version: str = "") -> dict[str, Any]:
     value |= {"apiVersion": "v1", "kind": "Secret"}
     value["metadata"] |= {"namespace": OWN}
     if version:
-        value["metadata"]["resourceVersion"] = version
+        value["metadata"] |= {"uid": "ours", "resourceVersion": version}
     return value
 
 
@@ -48,7 +50,17 @@ async def following(api: FakeApi, folder: Path) -> AsyncIterator[WatchedAuthorit
             await asyncio.gather(running, return_exceptions=True)
 
 
-def test_an_older_event_does_not_hide_what_was_written_and_a_deletion_does(tmp_path: Path) -> None:
+def changed(letters: list[str], note: str) -> dict[str, Any]:
+    value = build(letters)
+    value["metadata"]["annotations"] = {"changed": note}
+    return value
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_what_was_written_counts_until_the_watch_reaches_it(
+    tmp_path: Path,
+    is_deleted: bool,  # noqa: FBT001  # a case
+) -> None:
     async def play() -> None:
         async with FakeApi() as api, following(api, tmp_path) as secret:
             assert secret.reading.state is SecretState.ABSENT
@@ -58,29 +70,76 @@ def test_an_older_event_does_not_hide_what_was_written_and_a_deletion_does(tmp_p
             assert due == START + LIFE * 2 / 3
             seen: list[object] = []
             secret.subscribe(lambda: seen.append(secret.reading.stored))
-            newer = build(["a", "b"], "999999999")
-            secret.remember(newer, authorities(["a", "b"]))
-            assert secret.reading.stored == authorities(["a", "b"])
-            late = build(["a"])
-            late["metadata"]["annotations"] = {"changed": "before our write"}
-            api.put(late)
+            written = build(["a", "b"], f"{api.store.version + 2}")
+            secret.remember(written, authorities(["a", "b"]))
+            assert secret.live is written
+            if is_deleted:
+                api.remove("secrets", CA_SECRET, OWN)
+            else:
+                api.put(changed(["a"], "before our write"))
             await until(lambda: seen)
             assert seen == [authorities(["a", "b"])]
-            api.remove("secrets", CA_SECRET, OWN)
-            await until(lambda: secret.live is None)
-            assert secret.reading.state is SecretState.ABSENT
-            assert secret.remembered == authorities(["a", "b"])
+            assert secret.live is written
+            api.put(changed(["a", "b", "c"], "after it"))
+            await until(lambda: secret.live is not written)
+            assert seen[1:] == [authorities(["a", "b", "c"])]
 
     asyncio.run(play())
 
 
-def test_a_newer_event_replaces_what_was_written(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_late_response_does_not_hide_what_the_watch_has_shown(
+    tmp_path: Path,
+    is_deleted: bool,  # noqa: FBT001  # a case
+) -> None:
     async def play() -> None:
         async with FakeApi() as api, following(api, tmp_path) as secret:
-            secret.remember(build(["a"], "1"), authorities(["a"]))
-            api.put(build(["a", "b"]))
-            await until(lambda: secret.reading.stored == authorities(["a", "b"]))
-            assert secret.remembered == authorities(["a", "b"])
+            await secret.cache.wait_until_synced()
+            written = api.put(build(["a"]))
+            await until(lambda: secret.live)
+            if is_deleted:
+                api.remove("secrets", CA_SECRET, OWN)
+            else:
+                api.put(changed(["a", "b"], "before the response to our write"))
+            await until(lambda: secret.cache.version == f"{api.store.version}")
+            shown = secret.live
+            secret.remember(written, authorities(["a"]))
+            assert secret.live is shown
+            assert secret.reading.state is (SecretState.ABSENT if is_deleted else SecretState.VALID)
+            assert secret.remembered == authorities(["a"])
+
+    asyncio.run(play())
+
+
+def test_a_deletion_hides_what_was_written(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with FakeApi() as api, following(api, tmp_path) as secret:
+            api.put(build(["a"]))
+            await until(lambda: secret.live)
+            written = build(["a"], f"{api.store.version + 1}")
+            secret.remember(written, authorities(["a"]))
+            assert secret.live is written
+            api.remove("secrets", CA_SECRET, OWN)
+            await until(lambda: secret.live is None)
+            assert secret.remembered == authorities(["a"])
+
+    asyncio.run(play())
+
+
+def test_a_list_without_what_was_written_is_a_change(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with FakeApi() as api, following(api, tmp_path) as secret:
+            await secret.cache.wait_until_synced()
+            await api.until(lambda: api.store.watchers)
+            secret.remember(build(["a"], f"{api.store.version + 1}"), authorities(["a"]))
+            assert secret.live is not None
+            seen: list[object] = []
+            secret.subscribe(lambda: seen.append(secret.live))
+            api.store.version += 2  # it was created and deleted
+            api.expire()
+            await until(lambda: seen)
+            assert seen == [None]
+            assert secret.remembered == authorities(["a"])
 
     asyncio.run(play())
 
