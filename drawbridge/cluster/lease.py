@@ -63,7 +63,7 @@ class LeaderElector:
         self._now, self._pause = now, pause
         self._renewed = float("-inf")  # when the last successful renewal started
         self._object: ApiObject = {}  # the Lease as last seen
-        self._is_current = False  # false after a request whose effect is unknown
+        self._is_uncertain = False  # whether the effect of a write is unknown
         self._observed = float("-inf")  # when its spec was first seen in this state
         self._log = FailureLog(_LOG, f"the Lease {name} can be used again after %.0f s", now)
 
@@ -87,16 +87,18 @@ class LeaderElector:
         When `lead` returns or raises, this method releases the Lease and does the same.
         """
         while True:
-            while not await self._try_acquire():
-                await self._pause(self._retry_period * (1 + 0.2 * random.random()))  # noqa: S311  # jitter
-            _LOG.debug("%s acquired the Lease", self.identity)  # `lead` tells it
-            task = asyncio.ensure_future(lead())
             try:
-                await self._renew_while_running(task)
-                if task.done() and not _was_fenced(task):
-                    return await task
+                while not await self._try_acquire():
+                    await self._pause(self._retry_period * (1 + 0.2 * random.random()))  # noqa: S311  # jitter
+                _LOG.debug("%s acquired the Lease", self.identity)  # `lead` tells it
+                task = asyncio.ensure_future(lead())
+                try:
+                    await self._renew_while_running(task)
+                    if task.done() and not _was_fenced(task):
+                        return await task
+                finally:
+                    await _cancel(task)
             finally:
-                await _cancel(task)
                 await self._release()
             _LOG.warning("%s lost the Lease %s", self.identity, self._name)
 
@@ -121,8 +123,6 @@ class LeaderElector:
             async with asyncio.timeout(seconds):
                 acquired = await self._acquire(seconds)
         except (ApiError, TimeoutError) as error:
-            # Another process, or a request without a response, may have changed the Lease.
-            self._is_current = False
             # Without this permission no replica ever leads, and no other log line tells why.
             reason = str(error) or "no response in time"
             self._log.fail(error, "cannot acquire or renew the Lease %s: %s", self._name, reason)
@@ -133,11 +133,10 @@ class LeaderElector:
         return acquired
 
     async def _acquire(self, seconds: float) -> bool:
-        if not (self.leading and self._is_current):
+        if not self.leading or self._is_uncertain:
             # The leader has the current object, and a stale one causes a conflict. Others read it.
             try:
-                path = f"{self._collection}/{self._name}"
-                self._observe(await self._session.call("GET", path, seconds=seconds))
+                await self._read(seconds)
             except ApiError as error:
                 if not error.not_found:
                     raise
@@ -150,12 +149,16 @@ class LeaderElector:
         await self._write("PUT", self._record(spec), self._object["metadata"], seconds)
         return True
 
+    async def _read(self, seconds: float) -> None:
+        path = f"{self._collection}/{self._name}"
+        self._observe(await self._session.call("GET", path, seconds=seconds))
+
     def _observe(self, raw: bytes) -> None:
         """Store the Lease; its observation time starts when its spec changes."""
         seen = decode_response(raw, dict[str, Any])
         if self._observed == float("-inf") or seen.get("spec") != self._object.get("spec"):
             self._observed = self._now()
-        self._object, self._is_current = seen, True
+        self._object, self._is_uncertain = seen, False
         self.holder = (seen.get("spec") or {}).get("holderIdentity") or ""
 
     def _is_free(self, spec: ApiObject) -> bool:
@@ -187,18 +190,38 @@ class LeaderElector:
             "spec": spec,
         }
         path = self._collection if method == "POST" else f"{self._collection}/{self._name}"
+        self._is_uncertain = True  # also if the request is cancelled
         self._observe(await self._session.call(method, path, body=body, seconds=seconds))
 
     async def _release(self) -> None:
-        """Release the Lease if this process certainly holds it, so that another one can lead."""
-        if not (self.leading and self._is_current):
+        """Release the Lease if this process holds it, so that another one can lead.
+
+        After the deadline it has to expire: requests of this process can still be on their way.
+        """
+        if not self.leading and self._renewed > float("-inf"):
             return
         self._renewed = float("-inf")
+        with contextlib.suppress(ApiError, TimeoutError):
+            async with asyncio.timeout(self._retry_period):
+                while not await self._try_release():
+                    pass
+
+    async def _try_release(self) -> bool:
+        """Release the Lease; False if it changes meanwhile, as by a renewal that was cancelled."""
+        if self._is_uncertain:
+            await self._read(self._retry_period)
+        if self.holder != self.identity:
+            return True
         now = micro_time_now()
         spec = {**self._object["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
         spec |= {"renewTime": now, "acquireTime": now}
-        with contextlib.suppress(ApiError):
+        try:
             await self._write("PUT", spec, self._object["metadata"], self._retry_period)
+        except ApiError as error:
+            if not error.conflict:
+                raise
+            return False
+        return True
 
 
 _: type[Fence] = LeaderElector
