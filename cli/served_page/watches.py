@@ -6,7 +6,6 @@ any more is not kept.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -105,8 +104,7 @@ class WatchedKind:
         task, self._task, self._cache = self._task, None, None
         if task is not None:
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            await asyncio.wait((task,))  # a cancellation of the caller ends it
 
     @property
     def has_failed(self) -> bool:

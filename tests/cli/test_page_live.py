@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from cli.served_page.feed import PageRules, follow
-from cli.served_page.objects import make_decoders
+from cli.served_page.objects import KINDS, make_decoders
 from cli.served_page.snapshots import Snapshots
-from cli.served_page.watches import PageWatches
+from cli.served_page.watches import PageWatches, WatchedKind
 from drawbridge.cluster.session import Session
 from drawbridge.config.model import Scope
 from drawbridge.dra.gates import DEFAULTS
@@ -179,3 +179,26 @@ async def test_an_object_that_cannot_be_read_is_said_and_stops_nothing(tmp_path:
         spec = {**SLICE["spec"], "nodeName": "n2", "devices": [{"name": 7}]}  # type: ignore[dict-item]
         page.api.put({**SLICE, "metadata": {"name": "s2"}, "spec": spec})
         await page.until("1 object cannot be read", "2 held")
+
+
+@asynchronous
+async def test_it_ends_also_while_a_watch_is_being_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close = WatchedKind.close
+
+    async def cancel_and_close(kind: WatchedKind) -> None:
+        if not following.cancelling():
+            following.cancel()
+        await close(kind)
+
+    async with FakeApi() as api, await Session.open(str(api.kubeconfig(tmp_path / "c"))) as session:
+        watches = PageWatches(session, make_decoders(Scope()))
+        following = asyncio.create_task(watches.follow_rights(0.1))
+        await api.until(lambda: len(api.store.watchers) == len(KINDS))
+        monkeypatch.setattr(WatchedKind, "close", cancel_and_close)
+        api.fail(403, times=1e9)
+        done, _ = await asyncio.wait((following,), timeout=5)
+        following.cancel()
+        await asyncio.wait((following,))
+        assert done
