@@ -4,7 +4,6 @@ Every replica watches and decides nothing until its kube-scheduler leads.
 """
 
 import asyncio
-import contextlib
 import logging
 import socket
 import time
@@ -52,6 +51,7 @@ from drawbridge.process.run import (
     StopSignal,
     run_background,
     run_configured,
+    wait_unless_stopped,
 )
 from drawbridge.process.settings import Settings
 
@@ -252,9 +252,19 @@ async def _create_caches(
     session: Session, namespace: str, stop: StopSignal
 ) -> AllocatorCaches | None:
     """Create the caches as soon as the API server responds; None if the process has to stop."""
+    created: list[AllocatorCaches] = []
+
+    async def create() -> None:
+        created.append(await _ask_what_is_served(session, namespace))
+
+    return created[0] if await wait_unless_stopped(create(), stop) else None
+
+
+async def _ask_what_is_served(session: Session, namespace: str) -> AllocatorCaches:
+    """Create the caches as soon as the API server responds."""
     backoff, limit, tries = Backoff(maximum=5), read_memory_limit(), 0
     log = FailureLog(_LOG, "it is known after %.0f s what the API server serves")
-    while not stop.is_requested:
+    while True:
         try:
             caches = await AllocatorCaches.create(
                 session, namespace, limit, expects_groups=tries >= _TRIES
@@ -265,6 +275,4 @@ async def _create_caches(
         else:
             log.succeed()
             return caches
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), backoff.pause())
-    return None
+        await asyncio.sleep(backoff.pause())

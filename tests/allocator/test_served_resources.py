@@ -69,3 +69,24 @@ async def test_it_is_told_when_it_is_known_at_last_what_is_served(
         await _create_caches(session, "drawbridge-system", StopSignal())
     text = "it is known after 0 s what the API server serves"
     assert [each for each in caplog.messages if "API server serves" in each][1:] == [text]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("is_pausing", [False, True])
+async def test_a_process_that_asks_what_is_served_stops(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_pausing: bool,  # noqa: FBT001  # a case
+) -> None:
+    """The API server accepts requests without a response, or fails them."""
+    monkeypatch.setattr(Backoff, "pause", lambda _self: 1e6)
+    async with FakeApi() as api, await Session.open(str(api.kubeconfig(tmp_path / "c"))) as session:
+        if is_pausing:
+            api.fail(500, times=math.inf)
+        else:
+            api.hold(times=math.inf)
+        stop = StopSignal()
+        creating = asyncio.create_task(_create_caches(session, "drawbridge-system", stop))
+        await api.until(lambda: api.requests)
+        stop.request()
+        assert await asyncio.wait_for(creating, 5) is None
