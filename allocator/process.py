@@ -15,6 +15,7 @@ import msgspec
 
 from allocator.api.opening import ApiOptions, list_api_metrics, open_api
 from allocator.decisions.group_questions import key_of_group
+from allocator.metrics import collect_conflicts, collect_quotas
 from allocator.scheduler.calls import SchedulerCalls
 from allocator.scheduler.known_versions import FollowedCache, KnownVersions
 from allocator.scheduler.lease import LeaseName, SchedulerLease
@@ -41,10 +42,8 @@ from drawbridge.pod_groups import GroupForm, PodGroup
 from drawbridge.process import metrics
 from drawbridge.process.alarm import CutAlarm
 from drawbridge.process.collection import RebuildPause
-from drawbridge.process.conflict_metrics import collect_conflicts
 from drawbridge.process.logs import log_event
 from drawbridge.process.memory_limit import read_memory_limit
-from drawbridge.process.quota_metrics import collect_quotas
 from drawbridge.process.run import (
     ProcessOptions,
     StartedProcess,

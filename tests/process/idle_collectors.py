@@ -2,9 +2,8 @@
 
 from prometheus_client.registry import Collector
 
+from allocator.metrics import collect_conflicts, collect_quotas
 from drawbridge.process import metrics
-from drawbridge.process.conflict_metrics import collect_conflicts
-from drawbridge.process.quota_metrics import collect_quotas
 from drawbridge.process.stuck_metrics import collect_stuck
 from drawbridge.process.usage_metrics import Usage, UsageCollector
 from webhook.server.process import collect_answer_cache
