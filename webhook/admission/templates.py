@@ -123,13 +123,6 @@ class TemplateCache:
                 self._renew(key, entry)
         return entry.state
 
-    async def close(self) -> None:
-        """Cancel all requests in progress."""
-        tasks = [*self._requests.values(), *self._renewals]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
     def _find_trusted(self, key: _Key, template: ClaimTemplate) -> _Entry | None:
         """Return the cached state of a template, if it is still valid."""
         entry = self._entries.get(key)

@@ -191,8 +191,6 @@ async def test_waiting_for_a_template_ends_at_the_timeout() -> None:
     )
     assert response.outcome == "translated"
     assert TEMPLATE_LATER.name in response.codes
-    harness.store.unblocked.set()
-    await harness.templates.close()
 
 
 async def test_a_dropped_field_denies_the_pod() -> None:

@@ -334,16 +334,6 @@ async def test_an_invalid_use_annotation_is_ignored() -> None:
     await harness.run_background()
 
 
-async def test_close_cancels_requests_in_progress() -> None:
-    harness = TemplateHarness()
-    harness.store.unblocked.clear()
-    waiting = asyncio.create_task(harness.ensure(build_template(), seconds=60))
-    await harness.run_background()
-    await harness.templates.close()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
-
-
 async def test_the_templates_that_no_pod_uses_are_bounded_in_each_namespace() -> None:
     harness = TemplateHarness()
     states = [await harness.ensure(build_template(count)) for count in range(1, 301)]
