@@ -12,7 +12,6 @@ from drawbridge.dra.device import Device
 from drawbridge.dra.gates import DEFAULTS
 from drawbridge.ledger.planner import Planner
 from drawbridge.solver import memo as memo_module
-from drawbridge.solver import solve as module
 from drawbridge.solver.ahead import Answer, KnownAnswer, Learnt, LentState, Question, learn
 from drawbridge.solver.answers import SolverResult
 from drawbridge.solver.deviations import OURS, UPSTREAM
@@ -30,20 +29,6 @@ TWO: Json = {
     "claims": [{"requests": {"r": 2}}],
 }
 IN_RACK = {"key": "rack", "operator": "In", "values": ["a"]}
-
-
-@pytest.fixture
-def searched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The nodes that were searched, not answered by a copy."""
-    nodes = []
-    original = module._SolveCall._search  # noqa: SLF001  # counts private calls
-
-    def count(call: module._SolveCall, node_view: module.NodeView) -> object:
-        nodes.append(node_view.node.name)
-        return original(call, node_view)
-
-    monkeypatch.setattr(module._SolveCall, "_search", count)  # noqa: SLF001  # the same
-    return nodes
 
 
 def ask(given: Scenario, memo: Memo) -> dict[str, SolverResult]:

@@ -17,7 +17,6 @@ from drawbridge.dra.quantity import parse
 from drawbridge.solver import candidates as candidates_module
 from drawbridge.solver import eligibility as eligibility_module
 from drawbridge.solver import memo as memo_module
-from drawbridge.solver import solve as module
 from drawbridge.solver.answers import SolverResult
 from drawbridge.solver.candidates import Candidate
 from drawbridge.solver.eligibility import RequestFilter, SelectorVerdict
@@ -34,20 +33,6 @@ TWO = {
     "slices": [{"node": "n1", "devices": ["d0", "d1"]}, {"node": "n2", "devices": ["d0"]}],
     "claims": [{"requests": {"r": 1}}],
 }
-
-
-@pytest.fixture
-def searched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The nodes that were searched, not served from the cache."""
-    nodes = []
-    original = module._SolveCall._search  # noqa: SLF001  # counts private calls
-
-    def count(call: module._SolveCall, node_view: module.NodeView) -> object:  # counts them
-        nodes.append(node_view.node.name)
-        return original(call, node_view)
-
-    monkeypatch.setattr(module._SolveCall, "_search", count)  # noqa: SLF001  # the same
-    return nodes
 
 
 def ask(
