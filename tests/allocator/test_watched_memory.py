@@ -8,8 +8,6 @@ import pytest
 
 from allocator.api.watched_preemption import PreemptionCaches, reduce_budget
 from allocator.state.caches import AllocatorCaches
-from drawbridge.cluster.cache import Cache
-from drawbridge.cluster.store import read_header
 from drawbridge.ledger.disruption_budgets import (
     DisruptionBudget,
     can_evict_all,
@@ -17,6 +15,7 @@ from drawbridge.ledger.disruption_budgets import (
     has_several,
     split_by_budgets,
 )
+from tests.cluster.cached import fill
 
 NO_SESSION: Any = None
 LIMIT = 4_000_000
@@ -32,17 +31,6 @@ class RunningPod(msgspec.Struct):
 
 
 A, B = RunningPod("a", {"app": "a"}), RunningPod("b", {"app": "b"})
-
-
-def fill(cache: Cache[Any], *objects: dict[str, Any]) -> None:
-    """Let a cache read objects, as from its watch."""
-    index = cache._index  # noqa: SLF001  # without a server
-    for value in objects:
-        kind = {"apiVersion": cache.resource.api_version, "kind": cache.resource.kind}
-        raw = msgspec.json.encode({**kind, **value})
-        stored = index.read(read_header(raw), raw)
-        if stored is not None:
-            index.put(stored)
 
 
 def named(name: str, **fields: object) -> dict[str, Any]:
@@ -71,7 +59,7 @@ def preemption() -> tuple[AllocatorCaches, PreemptionCaches]:
 def test_budgets_beyond_the_share_are_known_and_named(caplog: pytest.LogCaptureFixture) -> None:
     caches, watched = preemption()
     with caplog.at_level(logging.WARNING):
-        fill(watched._budgets, *map(large, range(40)))  # noqa: SLF001
+        fill(watched._budgets, map(large, range(40)))  # noqa: SLF001
     assert caches.shares.used < caches.shares.limit
     kept = list(watched.budgets())
     assert [each.metadata.name for each in kept] == [f"b{each}" for each in range(40)]
@@ -82,7 +70,7 @@ def test_budgets_beyond_the_share_are_known_and_named(caplog: pytest.LogCaptureF
     # A budget of a namespace that has little is kept whole.
     other = large(41)
     other["metadata"]["namespace"] = "other"
-    fill(watched._budgets, other)  # noqa: SLF001
+    fill(watched._budgets, [other])  # noqa: SLF001
     assert [each.status.disruptions_allowed for each in watched.budgets()][-1] == 9
 
 
@@ -90,7 +78,7 @@ def test_annotations_and_times_of_budgets_take_no_memory() -> None:
     caches, watched = preemption()
     value = named("b", spec=SPEC, status={"disruptedPods": {"p": "2026-11-26T12:00:00Z"}})
     value["metadata"] |= {"labels": {"a": "x" * 1000}, "annotations": {"b": "x" * 100_000}}
-    fill(watched._budgets, value)  # noqa: SLF001
+    fill(watched._budgets, [value])  # noqa: SLF001
     (kept,) = watched.budgets()
     assert caches.shares.used < 5_000
     assert kept.selects(A)
@@ -125,23 +113,23 @@ def test_a_budget_that_is_left_out_stays_about_nothing_or_everything() -> None:
 def test_events_beyond_the_share_are_left_out() -> None:
     caches, _ = preemption()
     regarding = {"kind": "Pod", "namespace": "team", "uid": "u" * 100_000}
-    fill(caches.events, *(named(f"e{number}", regarding=regarding) for number in range(40)))
+    fill(caches.events, (named(f"e{number}", regarding=regarding) for number in range(40)))
     assert caches.shares.used < caches.shares.limit
     assert 0 < len(list(caches.events.all())) < caches.events.too_large
     before = len(list(caches.events.all()))
     other = named("f", regarding={**regarding, "namespace": "other"})
     other["metadata"]["namespace"] = "other"
-    fill(caches.events, other)
+    fill(caches.events, [other])
     assert len(list(caches.events.all())) == before + 1
 
 
 def test_members_of_a_group_are_known_whatever_else_its_namespace_has() -> None:
     caches, watched = preemption()
-    fill(watched._budgets, *map(large, range(40)))  # noqa: SLF001
+    fill(watched._budgets, map(large, range(40)))  # noqa: SLF001
     groups = caches._groups  # noqa: SLF001
     assert groups is not None
     before = caches.shares.used
-    fill(groups, *(named(f"g{number}", spec={"minMember": 3}) for number in range(2_000)))
+    fill(groups, (named(f"g{number}", spec={"minMember": 3}) for number in range(2_000)))
     assert groups.too_large > 0
     assert {caches.min_member("team", f"g{number}") for number in range(2_000)} == {3}
     assert caches.shares.used > before

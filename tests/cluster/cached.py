@@ -1,10 +1,10 @@
-"""A fake server, a session and a cache for the tests of the cache."""
+"""A fake server, a session and a cache for the tests of the cache; `fill` needs no server."""
 
 # ruff: noqa: D102  # the methods have descriptive names
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from drawbridge.cluster.cache import Cache
 from drawbridge.cluster.credentials import Credentials
 from drawbridge.cluster.resources import CONFIG_MAPS
 from drawbridge.cluster.session import Session
-from drawbridge.cluster.store import CachedObject
+from drawbridge.cluster.store import CachedObject, read_header
 from tests.cluster.clocks import Clock
 from tests.cluster.fake.api import FakeApi
 from tests.cluster.fake.kinds import JSON
@@ -45,6 +45,17 @@ def text(name: str, value: str = "", **metadata: object) -> JSON:
         "metadata": {"name": name, **metadata},
         "data": {"v": value},
     }
+
+
+def fill(cache: Cache[Any], objects: Iterable[JSON]) -> None:
+    """Let a cache read objects, as from its watch."""
+    index = cache._index  # noqa: SLF001  # without a server
+    for value in objects:
+        kind = {"apiVersion": cache.resource.api_version, "kind": cache.resource.kind}
+        raw = msgspec.json.encode({**kind, **value})
+        stored = index.read(read_header(raw), raw)
+        if stored is not None:
+            index.put(stored)
 
 
 class Rig:

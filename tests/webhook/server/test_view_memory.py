@@ -1,15 +1,14 @@
 """What a namespace writes takes its share of the memory of the webhook for pods."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import pytest
 
 from drawbridge.cluster.cache import Cache
-from drawbridge.cluster.store import read_header
 from drawbridge.config.model import Configuration
 from drawbridge.names import FIELD_MANAGER, USED_ANNOTATION
+from tests.cluster.cached import fill
 from webhook.server.cluster_view import WatchedClusterView
 from webhook.server.judge_view import WatchedJudgeView
 from webhook.server.template_store import WatchedTemplateStore
@@ -22,17 +21,6 @@ KEY = "nvidia.com/gpu"
 @pytest.fixture
 def view() -> WatchedClusterView:
     return WatchedClusterView(NO_SESSION, "system", Configuration(), memory_limit=LIMIT)
-
-
-def fill(cache: Cache[Any], objects: Iterator[dict[str, Any]]) -> None:
-    """Let a cache read objects, as from its watch."""
-    index = cache._index  # noqa: SLF001  # without a server
-    for value in objects:
-        kind = {"apiVersion": cache.resource.api_version, "kind": cache.resource.kind}
-        raw = msgspec.json.encode({**kind, **value})
-        stored = index.read(read_header(raw), raw)
-        if stored is not None:
-            index.put(stored)
 
 
 def named(name: str, namespace: str = "team", **fields: object) -> dict[str, Any]:
@@ -70,7 +58,7 @@ def test_templates_beyond_the_share_are_known_to_exist(view: WatchedClusterView)
     assert last is not None
     assert last.content is None
     assert store.count_unused("team") == 100
-    fill(view.templates, iter([owned(1, "other")]))
+    fill(view.templates, [owned(1, "other")])
     other = store.get_cached("other", owned(1)["metadata"]["name"])
     assert other is not None
     assert other.content is not None
@@ -81,7 +69,7 @@ def test_a_use_of_a_template_that_is_left_out_is_known(view: WatchedClusterView)
     fill(view.templates, map(owned, range(100)))
     used = owned(99)
     used["metadata"] |= {"annotations": {USED_ANNOTATION: "now"}, "resourceVersion": "2"}
-    fill(view.templates, iter([used]))
+    fill(view.templates, [used])
     assert store.count_unused("team") == 99
 
 
@@ -98,8 +86,8 @@ def test_what_a_namespace_writes_does_not_displace_what_limits_it(
 ) -> None:
     fill(view.templates, map(owned, range(100)))
     assert view.templates.too_large > 0
-    fill(view.ranges, iter([limit_range(0, {KEY: "1"})]))
-    fill(view.quotas, iter([named("q", hard={KEY: "1"})]))
+    fill(view.ranges, [limit_range(0, {KEY: "1"})])
+    fill(view.quotas, [named("q", hard={KEY: "1"})])
     (limits,), (quota,) = view.limit_ranges("team"), view.resource_quotas("team")
     assert (limits.reduced, quota.reduced) == (False, False)
     assert limits.spec.limits == (limits.spec.limits or ())[:1] != ()
@@ -122,7 +110,7 @@ def test_a_default_queue_is_known_whatever_else_its_namespace_has(
     view: WatchedClusterView,
 ) -> None:
     fill(view.templates, map(owned, range(100)))
-    fill(view.queues.cache, iter([named("default")]))
+    fill(view.queues.cache, [named("default")])
     assert view.default_queue("team") == "default"
 
 
@@ -133,5 +121,5 @@ def test_what_a_namespace_writes_does_not_displace_its_quota_in_the_judge() -> N
     templates, quotas = caches["resourceclaimtemplates"], caches["resourcequotas"]
     fill(templates, (named(f"t{each}", spec={"devices": many}) for each in range(100)))
     assert templates.too_large > 0
-    fill(quotas, iter([named("q", hard=entries(0))]))
+    fill(quotas, [named("q", hard=entries(0))])
     assert len(list(quotas.all())) == 1
