@@ -16,6 +16,15 @@ _LOCKS: Final = cached_property.__get__.__code__
 TraceFunction: TypeAlias = Callable[[FrameType, str, Any], Any]
 
 
+class CutAlways(Brief):
+    """Cuts everything at once."""
+
+    def run(self, compute: Callable[[], T]) -> T:
+        """Raise CutShort."""
+        del compute
+        raise CutShort
+
+
 class CutAt(Brief):
     """Cuts each computation at the same call of a function; what is not cut shorter is not cut.
 

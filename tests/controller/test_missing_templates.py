@@ -15,7 +15,7 @@ from controller.protocols import Gauge, Unstructured
 from controller.watched_objects import WatchedPod
 from drawbridge.agreement.owned_templates import name_matches_content
 from drawbridge.api_error import ApiError
-from drawbridge.brief import Brief, CutShort
+from drawbridge.brief import Brief
 from drawbridge.cluster.store import CachedObject
 from drawbridge.names import ORIGINAL_ANNOTATION, USED_ANNOTATION
 from drawbridge.process.forked import (
@@ -26,6 +26,7 @@ from drawbridge.process.forked import (
     run_forked,
 )
 from tests.controller.waiting_pods import NEW, OLD, OTHER, TEAM, Scene, translated
+from tests.cuts import CutAlways
 
 
 def test_a_missing_template_is_created_as_admission_creates_it() -> None:
@@ -317,15 +318,6 @@ def test_a_deleted_pod_is_forgotten() -> None:
     again = scene.put(pod)
     scene.reconcile()
     assert [about.uid for _, about in scene.reporter.reported] == [stored.uid, again.uid]
-
-
-class CutAlways(Brief):
-    """Cuts everything at once."""
-
-    def run(self, compute: Callable[[], Any]) -> Any:  # noqa: ANN401
-        """Raise CutShort."""
-        del compute
-        raise CutShort
 
 
 def test_what_takes_long_is_rebuilt_in_a_copy_of_the_process(

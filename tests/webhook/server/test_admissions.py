@@ -24,7 +24,7 @@ from drawbridge.process.fair_turns import TurnKey
 from drawbridge.process.forked import ForkFailedError, ForkLimits, Written, run_partly
 from drawbridge.translate.context import make_context
 from drawbridge.translate.pods import translate
-from tests.cuts import CutAt
+from tests.cuts import CutAlways, CutAt
 from tests.tables import YamlValue
 from tests.thorough import drawn
 from tests.webhook.admission.harness import (
@@ -55,15 +55,6 @@ FACTS = facts(
 PADDING = {"padding": "x" * (MAX_INLINE_BYTES + 1)}
 REPORT = {"drawbridge.dev/translate": "report"}
 OFF = {"drawbridge.dev/translate": "off"}
-
-
-class CutAlways(Brief):
-    """Cuts everything at once."""
-
-    def run(self, compute: Callable[[], Any]) -> Any:  # noqa: ANN401
-        """Raise CutShort."""
-        del compute
-        raise CutShort
 
 
 class ReadNamespaces(FakeClusterView):
