@@ -43,6 +43,8 @@ from drawbridge.names import API_VERSION, RULES_ANNOTATION
 
 Plain: TypeAlias = dict[str, Any]
 DRIVER = "gpu.example.com"
+# The members of a group.
+FOUR = ("m0", "m1", "m2", "m3")
 # The Unix time at the beginning of a test.
 START = 1_767_225_600.0
 

@@ -20,7 +20,7 @@ from tests.allocator.clusters import (
     pod,
 )
 from tests.allocator.cut_groups import play
-from tests.allocator.test_group_searches import FOUR, cut_while_promising
+from tests.allocator.test_group_searches import cut_while_promising
 from tests.thorough import drawn
 
 

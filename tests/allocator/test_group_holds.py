@@ -21,6 +21,7 @@ from drawbridge.agreement import allocator_codes
 from drawbridge.dra.device_quotas import DeviceQuota
 from drawbridge.dra.quantity import Quantity
 from tests.allocator.clusters import (
+    FOUR,
     Cluster,
     allocation_on,
     ask_group,
@@ -32,7 +33,6 @@ from tests.allocator.clusters import (
 )
 from tests.allocator.test_quotas import DEVICES
 
-FOUR = ("m0", "m1", "m2", "m3")
 
 
 def test_a_hold_ends_as_a_whole() -> None:

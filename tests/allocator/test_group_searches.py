@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from allocator.decisions.waiting import WaitingPods
 from drawbridge.agreement import allocator_codes
 from tests.allocator.clusters import (
+    FOUR,
     Cluster,
     allocation_on,
     ask_group,
@@ -20,7 +21,6 @@ from tests.allocator.clusters import (
 )
 from tests.allocator.contests import HIGH, Contest
 
-FOUR = ("m0", "m1", "m2", "m3")
 
 
 @pytest.mark.parametrize("nodes", [4, 65])

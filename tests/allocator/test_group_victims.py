@@ -21,11 +21,10 @@ from allocator.state.group_holds import HoldEnd
 from drawbridge.names import CHECKPOINTS_ANNOTATION
 from drawbridge.solver.answers import Solution
 from drawbridge.solver.gangs import GangPlacement, MemberKind
-from tests.allocator.clusters import allocation_on, ask_group, claim, gpu_slice, pod
+from tests.allocator.clusters import FOUR, allocation_on, ask_group, claim, gpu_slice, pod
 from tests.allocator.contests import HIGH, LOW, Contest, shared_device
 from tests.tables import every_row
 
-FOUR = ("m0", "m1", "m2", "m3")
 
 
 def full(**lows: int) -> Contest:

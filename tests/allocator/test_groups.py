@@ -25,6 +25,7 @@ from drawbridge.agreement import allocator_codes
 from drawbridge.ledger.pods import NodeAffinity
 from drawbridge.pod_groups import COSCHEDULING_LABEL
 from tests.allocator.clusters import (
+    FOUR,
     Cluster,
     allocation_on,
     ask_group,
@@ -35,7 +36,6 @@ from tests.allocator.clusters import (
     pod,
 )
 
-FOUR = ("m0", "m1", "m2", "m3")
 
 
 def test_all_members_get_devices_together() -> None:
