@@ -11,6 +11,7 @@ from allocator.state.group_holds import MAX_HOLD_SECONDS
 from allocator.state.reserved_pods import PROMISE_SECONDS
 from drawbridge.agreement import allocator_codes
 from tests.allocator.clusters import (
+    FOUR,
     Cluster,
     allocation_on,
     ask_group,

@@ -34,7 +34,6 @@ from tests.allocator.clusters import (
 from tests.allocator.test_quotas import DEVICES
 
 
-
 def test_a_hold_ends_as_a_whole() -> None:
     cluster = Cluster(n1=4)
     cluster.ask_group("default/g", *FOUR, min_count=4)

@@ -22,7 +22,6 @@ from tests.allocator.clusters import (
 from tests.allocator.contests import HIGH, Contest
 
 
-
 @pytest.mark.parametrize("nodes", [4, 65])
 def test_a_search_that_is_cut_after_each_step_ends_nevertheless(nodes: int) -> None:
     uids = [f"m{number}" for number in range(nodes)]

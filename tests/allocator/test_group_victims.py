@@ -26,7 +26,6 @@ from tests.allocator.contests import HIGH, LOW, Contest, shared_device
 from tests.tables import every_row
 
 
-
 def full(**lows: int) -> Contest:
     """Return nodes whose devices single pods of a low priority hold."""
     contest = Contest(**lows)

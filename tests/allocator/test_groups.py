@@ -37,7 +37,6 @@ from tests.allocator.clusters import (
 )
 
 
-
 def test_all_members_get_devices_together() -> None:
     cluster = Cluster(n1=3, n2=1)
     reply = cluster.ask_group("default/g", *FOUR, min_count=4)
