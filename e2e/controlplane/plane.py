@@ -19,7 +19,7 @@ import sys
 import tempfile
 import urllib.request
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -208,6 +208,12 @@ class ControlPlane:
         """Start the API server; may be called again after it was stopped or killed."""
         options = self._apiserver_options(self.port)
         self._spawn("kube-apiserver", *options, *self._audit()).wait_ready(self._apiserver_ready)
+
+    def turn_off(self, gate: str) -> None:
+        """Restart the API server without a feature gate."""
+        self.options = replace(self.options, gates={**self.options.gates, gate: False})
+        self.processes["kube-apiserver"].stop()
+        self.start_apiserver()
 
     def start_another_apiserver(self, name: str) -> Client:
         """Start one more API server on the same etcd, and return a client of it."""

@@ -1,7 +1,5 @@
 """Scenarios: an API server starts to drop a field at run time."""
 
-from dataclasses import replace
-
 from e2e.installed.installation import installed, template_names
 from e2e.installed.kubectl import Kubectl
 from e2e.scenarios.admission import LEGACY, NEEDS, claim_of
@@ -22,14 +20,6 @@ def share(stage: Stage, name: str, amount: int) -> JSON:
     return stage.pod_object(name, limits={LEGACY: "1", "nvidia.com/gpumem": f"{amount}"})
 
 
-def disable_gate(stage: Stage) -> None:
-    """Restart the API server without the feature gate."""
-    plane = stage.processes
-    plane.options = replace(plane.options, gates={**plane.options.gates, GATE: False})
-    plane.processes["kube-apiserver"].stop()
-    plane.start_apiserver()
-
-
 @scenario("full", rig="capacity turned off", since="1.36", needs=NEEDS)
 def a_gate_turned_off_at_run_time_is_detected(stage: Stage) -> None:
     """The webhook reads templates back after a write. Within a minute all replicas know."""
@@ -43,7 +33,7 @@ def a_gate_turned_off_at_run_time_is_detected(stage: Stage) -> None:
         kubectl.apply(share(stage, "waits", 5000)).check()
         (entry,) = stage.get_pod("waits")["spec"]["resourceClaims"]
         name = entry["resourceClaimTemplateName"]
-        disable_gate(stage)
+        stage.processes.turn_off(GATE)
         cluster.start_all()
         cluster.ignore_denials()
         for words in (("--dry-run=server",), ()):

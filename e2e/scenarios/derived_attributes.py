@@ -67,7 +67,7 @@ def _play(stage: Stage, cluster: Installation) -> None:
     # A leader probes when it begins to lead, and admission would refuse the pod at once.
     for controller in cluster.controllers:
         controller.kill()
-    _drop_the_field(stage)
+    stage.processes.turn_off(GATE)
     for webhook in cluster.webhooks:
         webhook.wait_ready()
     # Its template is stored with the field, which the generated claim has no more.
@@ -116,14 +116,6 @@ def _derives(stage: Stage, pod: str) -> bool:
 
 def _names_claims(stage: Stage) -> list[str]:
     return [each["metadata"]["name"] for each in stage.client.get(stage.claim_path())["items"]]
-
-
-def _drop_the_field(stage: Stage) -> None:
-    """Restart the API server without the feature gate."""
-    plane = stage.processes
-    plane.options = replace(plane.options, gates={**plane.options.gates, GATE: False})
-    plane.processes["kube-apiserver"].stop()
-    plane.start_apiserver()
 
 
 def _is_refused(stage: Stage, machine: Machine) -> bool:
