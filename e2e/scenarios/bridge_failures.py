@@ -6,6 +6,7 @@ from e2e.bridge.pair import Pair
 from e2e.bridge.placement import OWNED, BridgeStage, bridge_scenario
 from e2e.nodes.fleet import NodePlan
 from e2e.scenarios.bridge import running
+from e2e.scenarios.chaos import burst
 from e2e.scenarios.objects import claim_spec, request
 from e2e.scenarios.stage import LABEL
 
@@ -33,12 +34,6 @@ def add_nodes(stage: BridgeStage, pods: int = PODS) -> None:
         for number in range(-(-pods // 8))
     ]
     stage.fleet.add_all(plans)
-
-
-def burst(stage: BridgeStage, first: int, count: int) -> None:
-    """Create some of the pods."""
-    for number in range(first, first + count):
-        stage.pod(f"pod-{number}", templates={"gpu": "gpu"})
 
 
 def some_run(stage: BridgeStage, count: int = 1) -> bool:

@@ -8,6 +8,7 @@ from functools import partial
 from e2e.bridge.placement import OWNED, BridgeStage, bridge_scenario
 from e2e.nodes.fleet import NodePlan
 from e2e.scenarios.bridge import running
+from e2e.scenarios.chaos import burst
 from e2e.scenarios.objects import RESOURCE, claim_spec, request
 from e2e.scenarios.stage import LABEL
 
@@ -21,8 +22,7 @@ def play_on_nodes(stage: BridgeStage, nodes: int, pods: int) -> None:
     names = [stage.node_name(str(number)) for number in range(nodes)]
     stage.fleet.add_all([NodePlan(name, "dgx-a100", {GPU: "full"}, labels) for name in names])
     stage.template("gpu", claim_spec(request("gpu", GPU)))
-    for number in range(pods):
-        stage.pod(f"pod-{number}", templates={"gpu": "gpu"})
+    burst(stage, 0, pods)
     stage.wait("all pods run", partial(running, stage, pods), PATIENCE_SECONDS)
     assert stage.check_allocations() == pods
 

@@ -19,12 +19,12 @@ from e2e.scenarios.bridge_failures import (
     add_nodes,
     add_template,
     all_run,
-    burst,
     other_leader,
     prepare,
     some_run,
 )
 from e2e.scenarios.bridge_preemption import create_priority
+from e2e.scenarios.chaos import burst
 from e2e.scenarios.objects import claim_spec, request
 
 GPU = "gpu.nvidia.com"
