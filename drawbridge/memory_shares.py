@@ -61,16 +61,11 @@ class MemoryShares:
 
     def __init__(self, memory_limit: int | None = None) -> None:
         self.limit = (memory_limit or DEFAULT_LIMIT) // PART_FOR_OBJECTS
-        self._used = 0
+        self.used = 0  # by all writers
         self._by_writer: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._by_writer)
-
-    @property
-    def used(self) -> int:
-        """What all writers have."""
-        return self._used
 
     def of(self, writer: str) -> int:
         """Return what a writer has."""
@@ -78,11 +73,11 @@ class MemoryShares:
 
     def has_room(self, writer: str, size: int) -> bool:
         """Whether a writer may add so much."""
-        return self.of(writer) + size <= self.limit - self._used - size
+        return self.of(writer) + size <= self.limit - self.used - size
 
     def add(self, writer: str, size: int) -> None:
         """Count what a writer adds, or with a negative size, what is no longer kept."""
-        self._used += size
+        self.used += size
         self._by_writer[writer] += size
         if not self._by_writer[writer]:
             del self._by_writer[writer]
