@@ -400,6 +400,12 @@ def _notes(
     if prediction.new_classes:
         listed = ", ".join(prediction.new_classes)
         yield f"Expected DeviceClasses, as the charts of the drivers install them: {listed}."
+    if prediction.kept:
+        listed = ", ".join(sorted(prediction.kept))
+        yield (
+            f"The plan does not move {listed} where a node has or gets another driver: it labels "
+            "each node with one driver. Replace these plugins yourself, on drained nodes."
+        )
     if prediction.unknown:
         listed = ", ".join(sorted(prediction.unknown))
         yield f"No driver is known for {listed}. Name it in `targets` of the Configuration."

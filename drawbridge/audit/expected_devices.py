@@ -13,7 +13,12 @@ from drawbridge.documents.values import Value
 from drawbridge.dra.families import GPU, Family
 from drawbridge.dra.nodes import Node
 from drawbridge.translate.legacy.read import read_pod
-from drawbridge.translate.legacy.selectors import DriverKind, PartitionProfile, PluginPool
+from drawbridge.translate.legacy.selectors import (
+    DriverKind,
+    PartitionProfile,
+    PluginPool,
+    ProductContains,
+)
 from drawbridge.translate.targets.vocabulary import DriverVocabulary
 
 # Of a device, by the fields of a DriverVocabulary; `memory` is a quantity.
@@ -23,6 +28,11 @@ _MAX_TEXT: Final = 64  # of an attribute
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 _VRAM: Final = re.compile(r"([0-9]{1,6})G(?:i?B?)")
 _NO_NAME: Final = re.compile(r"[^a-z0-9-]")
+# What claims for NICs select by, beside the pool.
+_OF_NICS: Final[Mapping[str, Mapping[str, Value]]] = {
+    "dranet": {"rdma": {"bool": True}, "virtual": {"bool": False}},
+    "sriov": {"rdmaCapable": {"bool": True}, "vfID": {"int": 0}},
+}
 _PARTITIONS: Final = {"nvidia": "mig", "amd": "amdgpu-partition"}
 # The labels of product, architecture and memory.
 _LABELS: Final = {
@@ -49,6 +59,8 @@ def read_name(name: str, configuration: Configuration) -> Words:
                     words["profile"] = profile
                 case DriverKind(names=(kernel, *_)):
                     words["kernel"] = kernel
+                case ProductContains(parts=(part, *_)):
+                    words["product"] = part
                 case PluginPool(names=(pool, *_)):
                     words |= {"resource_full": pool, "resource": pool.rpartition("/")[2]}
                 case _:
@@ -86,11 +98,9 @@ def write_device(
     whole = next(iter(family.whole_types), GPU if family.kind == GPU else "")
     is_part = bool(words.get("profile"))
     kind = _PARTITIONS.get(family.vendor, "") if is_part else whole
-    attributes: dict[str, Value] = {}
+    attributes: dict[str, Value] = {**_OF_NICS.get(family.short_name, {})}
     if family.type and kind:
         attributes[family.type] = {"string": kind}
-    if family.required_attribute:
-        attributes[family.required_attribute] = {"bool": True}
     # No label says which device is which, so what is different of each is made up.
     for word, text in {"uuid": name, **words}.items():
         if text and word != "memory" and (key := _name(word, family, vocabulary)):

@@ -7,7 +7,7 @@ Where a driver publishes already, nothing is predicted.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -25,12 +25,12 @@ from drawbridge.audit.unable import find_without_driver
 from drawbridge.config.model import Configuration
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.classes import DeviceClass, class_reader
-from drawbridge.dra.families import BY_SHORT_NAME, Family, serves_name
+from drawbridge.dra.families import BY_SHORT_NAME, NIC, Family, serves_name
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice, slice_reader
 from drawbridge.facts.families import known_families
 from drawbridge.facts.served_names import advertised_resources
-from drawbridge.names import DUAL_LABEL
+from drawbridge.names import DEVICES_LABEL, DUAL_LABEL
 from drawbridge.translate.targets.available import find_vocabulary
 
 _NVIDIA, _HAMI = BY_SHORT_NAME["nvidia"], BY_SHORT_NAME["hami"]
@@ -55,7 +55,8 @@ class Prediction(NamedTuple):
     """The nodes, slices and classes after the migration.
 
     `drivers` has the driver that each node with a plugin is expected to get, `replaced` the names
-    that its plugin then no longer serves, and `unknown` the names for which no driver is known.
+    that its plugin then no longer serves, `kept` the names of NICs that their plugin serves on, and
+    `unknown` the names for which no driver is known.
     """
 
     nodes: tuple[Node, ...]
@@ -63,6 +64,7 @@ class Prediction(NamedTuple):
     classes: tuple[DeviceClass, ...]
     drivers: Mapping[str, str]
     replaced: Mapping[str, frozenset[str]]
+    kept: frozenset[str]
     unknown: frozenset[str]
     new_classes: tuple[str, ...]
 
@@ -76,8 +78,11 @@ def predict(
     for each in objects.slices:
         publishing.setdefault(each.node_name or "", set()).add(each.driver)
     slices, drivers = list(objects.slices), dict[str, str]()
-    replaced, unknown, nodes = dict[str, frozenset[str]](), set[str](), list[Node]()
+    replaced, nodes = dict[str, frozenset[str]](), list[Node]()
+    kept, unknown = set[str](), set[str]()
     unable = find_without_driver(objects.nodes)
+    there = {each.name: _find_there(each, objects, publishing, families) for each in objects.nodes}
+    shared = _find_shared(there, publishing)
     for node in objects.nodes:
         names = advertised_resources(node)
         if node.name in unable:
@@ -85,8 +90,10 @@ def predict(
             continue
         annotations = objects.annotations.get(node.name, {})
         begun = families.get(read_mark(annotations)[0])
-        family = _choose(names, node, families, configuration) or begun
+        alone = there[node.name] - shared if len(there[node.name]) == 1 else frozenset[str]()
+        family = _choose(names, node, families, configuration, alone) or begun
         gone = frozenset(name for name in names if family and _replaces(family, name))
+        kept |= {name for name in names.keys() - gone if _counts_nics(name, families)}
         unknown |= {name for name in names if not _is_known(name, families)}
         if family and (gone or family is begun):
             drivers[node.name], replaced[node.name] = family.driver, gone
@@ -96,8 +103,9 @@ def predict(
         nodes.append(_without(node, gone))
     classes = {each.metadata.name for each in objects.classes}
     needed = dict.fromkeys(families[driver].classes[0] for driver in drivers.values())
-    plugged = [each for each in objects.nodes if each.name in replaced]
-    if any(single_profile(e) or any(map(_MIG.fullmatch, replaced[e.name])) for e in plugged):
+    plugged = (each for each in objects.nodes if each.name in replaced)
+    gpus = [each for each in plugged if families[drivers[each.name]].kind != NIC]
+    if any(single_profile(e) or any(map(_MIG.fullmatch, replaced[e.name])) for e in gpus):
         needed["mig.nvidia.com"] = None
     missing = tuple(name for name in needed if name not in classes)
     added = (_new_class(name, families, class_names=class_names) for name in missing)
@@ -107,15 +115,48 @@ def predict(
         (*objects.classes, *added),
         drivers,
         replaced,
+        frozenset(kept),
         frozenset(unknown),
         missing,
     )
 
 
+def _find_there(
+    node: Node,
+    objects: AuditedObjects,
+    publishing: Mapping[str, Collection[str]],
+    families: Mapping[str, Family],
+) -> frozenset[str]:
+    """Return the drivers that a node has, by its slices, label and mark, or that its names need."""
+    names = advertised_resources(node)
+    needed = (e.driver for e in families.values() if any(serves_name(e, name) for name in names))
+    mark = read_mark(objects.annotations.get(node.name, {}))[0]
+    had = {*publishing.get(node.name, ()), node.labels.get(DEVICES_LABEL, ""), mark}
+    return frozenset({*needed, *had & families.keys()})
+
+
+def _find_shared(
+    there: Mapping[str, frozenset[str]], publishing: Mapping[str, Collection[str]]
+) -> frozenset[str]:
+    """Return the drivers that publish on a node which has or needs another one, too.
+
+    Where a driver of the plan runs, the label of the node decides, which names one driver.
+    """
+    nodes = (name for name, drivers in there.items() if len(drivers) > 1)
+    return frozenset(driver for name in nodes for driver in publishing.get(name, ()))
+
+
 def _choose(
-    names: Iterable[str], node: Node, families: Mapping[str, Family], configuration: Configuration
+    names: Iterable[str],
+    node: Node,
+    families: Mapping[str, Family],
+    configuration: Configuration,
+    alone: Collection[str],
 ) -> Family | None:
-    """Return the family whose driver replaces the plugin of a node."""
+    """Return the family whose driver replaces the plugin of a node.
+
+    A driver of NICs must be `alone`: no node that it runs on has or needs another driver.
+    """
     names = [*names]
     if any(map(_REGISTER.fullmatch, node.registrations)) or any(
         name.startswith(_SHARES) for name in names
@@ -124,11 +165,16 @@ def _choose(
     configured = [f"{each.driver}" for each in configuration.targets]
     order = dict.fromkeys((*configured, *families))
     candidates = (families[driver] for driver in order if driver in families)
-    return next((e for e in candidates if any(serves_name(e, name) for name in names)), None)
+    able = (each for each in candidates if each.kind != NIC or each.driver in alone)
+    return next((e for e in able if any(serves_name(e, name) for name in names)), None)
 
 
 def _is_known(name: str, families: Mapping[str, Family]) -> bool:
     return name.startswith(_SHARES) or any(serves_name(each, name) for each in families.values())
+
+
+def _counts_nics(name: str, families: Mapping[str, Family]) -> bool:
+    return any(serves_name(each, name) for each in families.values() if each.kind == NIC)
 
 
 def _replaces(family: Family, name: str) -> bool:
@@ -164,17 +210,22 @@ def _slices(
     configuration: Configuration,
 ) -> Iterator[Slice]:
     """Yield the slice that a driver is expected to publish for a node."""
-    alike = [*_list_alike(node, names, configuration)]
+    is_nic = family.kind == NIC
+    if is_nic:  # The labels describe GPUs.
+        alike = [(read_name(name, configuration), number) for name, number in names.items()]
+    else:
+        alike = [*_list_alike(node, names, configuration)]
     if family is _HAMI:  # which has no partitions
         listed = [(each, 1) for each in _registered(annotations)]
         alike = listed or [each for each in alike if "profile" not in each[0]]
-    described = read_labels(node, family.vendor)
+    described = {} if is_nic else read_labels(node, family.vendor)
     vocabulary = find_vocabulary(family, configuration)
     devices: list[Value] = []
     for words, number in alike:
         profile, all_words = words.get("profile", ""), {**described, **words}
         for _ in range(min(number, _MOST - len(devices))):
-            name = f"{f'part-{profile}' if profile else 'gpu'}-{len(devices)}"
+            kind = f"part-{profile}" if profile else NIC if is_nic else "gpu"
+            name = f"{kind}-{len(devices)}"
             device = write_device(name, all_words, family, vocabulary)
             is_shared = family is _HAMI
             devices.append(share_device(device, all_words["memory"]) if is_shared else device)

@@ -37,7 +37,7 @@ class Family(msgspec.Struct, frozen=True):
     profile: str = ""
     architecture: str = ""
     legacy_names: tuple[str, ...] = ()  # device-plugin resources that count the same devices
-    other_names: tuple[str, ...] = ()  # those of parts of them, or of pools of other names
+    other_names: tuple[str, ...] = ()  # those of parts of them
     required_attribute: str = ""  # only devices with this attribute set to true count
     numa: str = ""  # the driver's own attribute with the NUMA node
 
@@ -129,12 +129,12 @@ FAMILIES: Final[tuple[Family, ...]] = (
         type="type",
         name="pciDevice",
         # The tokens of the shared plugin, `rdma/*`, are not among them: all pods share its devices.
-        other_names=(
-            "koordinator.sh/rdma",
+        legacy_names=(
+            "vpc.amazonaws.com/efa",
             "networking.gke.io.networks/rdma-*",
             "vke.volcengine.com/rdma",
-            "vpc.amazonaws.com/efa",
         ),
+        other_names=("koordinator.sh/rdma",),  # in percent of a NIC
         required_attribute="rdma",
         numa="numaNode",
     ),
@@ -144,7 +144,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
         ("sriovnetwork.k8snetworkplumbingwg.io",),
         short_name="sriov",
         name="resourceName",
-        other_names=(
+        legacy_names=(
             *("mellanox.com/*", "openshift.io/*", "intel.com/intel_*", "intel.com/sriov*"),
             *("intel.com/*netdevice*", "intel.com/*dpdk*", "intel.com/*vfio*", "intel.com/*rdma*"),
             *("intel.com/*nic*", "intel.com/*vf*", "nvidia.com/hostdev*", "nvidia.com/sriov*"),

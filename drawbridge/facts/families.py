@@ -72,11 +72,11 @@ def _with_own_names(family: Family, legacy: Legacy) -> Family:
     """Add the names of this cluster: those that stand for others, and pools of networks."""
     names, others = list(family.legacy_names), list(family.other_names)
     if family.short_name == _POOLS:
-        others += map(str, legacy.networks.values())
+        names += map(str, legacy.networks.values())
     for name, meant in legacy.renames.items():
-        if serves_name(family, meant):
+        if serves_name(family, meant) or meant in names:
             names.append(f"{name}")
-        elif allocates_by(family, meant) or meant in others:
+        elif allocates_by(family, meant):
             others.append(f"{name}")
     return msgspec.structs.replace(family, legacy_names=tuple(names), other_names=tuple(others))
 

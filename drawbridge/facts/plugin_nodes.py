@@ -6,7 +6,7 @@ classes, so that other kinds of devices can still be added.
 
 from collections.abc import Collection, Iterable, Mapping
 
-from drawbridge.dra.families import BY_DRIVER, Family, serves_name
+from drawbridge.dra.families import BY_DRIVER, Family, allocates_by
 from drawbridge.dra.nodes import Node
 
 # One node for each name of a device plugin and the drivers that publish devices there.
@@ -37,9 +37,9 @@ def describe_left_to_plugin(
     """Return why devices may join a class with these drivers and name; empty if none may."""
     for (name, publishing), node in plugin_nodes.items():
         is_published = any(
-            driver in drivers or _serves(driver, name, families) for driver in publishing
+            driver in drivers or _allocates(driver, name, families) for driver in publishing
         )
-        is_same = name == extended or any(_serves(each, name, families) for each in drivers)
+        is_same = name == extended or any(_allocates(each, name, families) for each in drivers)
         if is_same and not is_published:
             return (
                 f"node {node} has {name} from a device plugin, and no driver publishes its devices "
@@ -48,6 +48,6 @@ def describe_left_to_plugin(
     return ""
 
 
-def _serves(driver: str, name: str, families: Mapping[str, Family]) -> bool:
+def _allocates(driver: str, name: str, families: Mapping[str, Family]) -> bool:
     family = families.get(driver)
-    return family is not None and serves_name(family, name)
+    return family is not None and allocates_by(family, name)

@@ -15,6 +15,7 @@ HERE = Path(__file__).parent
 CASES: list[dict[str, Any]] = read_yaml((HERE / "cases.yaml").read_text())
 DRIVER = "gpu.nvidia.com"
 IMAGES = {
+    "efa": "aws-efa-k8s-device-plugin",
     "sriov": "sriov-network-device-plugin",
     "nvidia": "nvidia/k8s-device-plugin",
     "hami": "projecthami/hami",

@@ -1,5 +1,7 @@
 """The books of usage have what pods hold of device plugins."""
 
+import pytest
+
 from controller.plugin_usage import MOST_OF_POD
 from drawbridge.usage.accounts import OTHER
 from tests.controller.test_usage import CLASS, TEAM, Cluster, Controller, devices, plugin_pod
@@ -77,6 +79,17 @@ def test_a_name_of_a_node_counts_also_when_the_node_is_gone() -> None:
     cluster.device_pods.put(plugin_pod("p", "train", {"amd.com/gpu": "1"}))
     cluster.time += 63
     assert used_by_class(cluster, controller) == {"amd.com/gpu": 60}
+
+
+@pytest.mark.parametrize("name", ["amd.com/gpu", "vpc.amazonaws.com/efa", "openshift.io/sriov_a"])
+def test_the_units_of_each_family_count(name: str) -> None:
+    cluster = Cluster()
+    cluster.node("n2", name)
+    controller = Controller(cluster)
+    controller.write()
+    cluster.device_pods.put(plugin_pod("p", "train", {name: "4"}))
+    cluster.time += 63
+    assert used_by_class(cluster, controller) == {name: 240}
 
 
 def test_the_last_of_many_names_of_a_pod_count_together() -> None:

@@ -2,9 +2,10 @@
 
 from msgspec.structs import replace
 
-from drawbridge.config.model import Configuration, Fleet
-from drawbridge.config.string_formats import ObjectName
+from drawbridge.config.model import Configuration, Fleet, Legacy
+from drawbridge.config.string_formats import NetworkName, ObjectName, ResourceName
 from drawbridge.dra.device import NodeSelector, NodeSelectorTerm, Requirement
+from drawbridge.dra.families import FAMILIES
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
 from drawbridge.facts.gather import FactsInput, gather_facts
@@ -100,3 +101,41 @@ def test_a_class_is_closed_if_no_other_devices_can_come(
     facts = gather_facts(objects, Configuration(fleet=fleet)).facts
     (row,) = (each for each in facts.classes if each.name == "gpu")
     assert row.closed is closed
+
+
+OWN = Configuration(
+    legacy=Legacy(
+        renames={ResourceName("example.com/fast"): ResourceName("vpc.amazonaws.com/efa")},
+        networks={NetworkName("default/slow"): ResourceName("example.com/slow")},
+    )
+)
+OF_FAMILIES = [
+    (family.driver, pattern.replace("*", "a").replace("?", "c"))
+    for family in FAMILIES
+    for pattern in family.plugin_names
+]
+
+
+@every_row(
+    ("driver", "name"),
+    [
+        *OF_FAMILIES,
+        ("dra.net", "example.com/fast"),
+        ("sriovnetwork.k8snetworkplumbingwg.io", "example.com/slow"),
+    ],
+)
+@every_row(("node", "closed"), [("n1", True), ("n2", False)])
+def test_a_class_is_open_while_a_node_has_a_plugin_of_its_family_and_not_the_driver(
+    driver: str, name: str, node: str, *, closed: bool
+) -> None:
+    published = clusters.slice_of(driver, "n1", [clusters.gpu("d-0")])
+    offered = clusters.device_class("c", cel=f'device.driver == "{driver}"')
+    nodes = (clusters.node("n1", {}), clusters.node(node, {name: "8"}))
+    facts = gather_facts(FactsInput((published,), (offered,), nodes[node == "n1" :]), OWN).facts
+    (row,) = (each for each in facts.classes if each.name == "c")
+    assert row.devices
+    assert row.closed is closed
+
+
+def test_each_family_has_names_of_plugins() -> None:
+    assert {each.driver for each in FAMILIES} == {driver for driver, _ in OF_FAMILIES}

@@ -196,6 +196,7 @@ def mapped(*names: str) -> tuple[MappedClass, ...]:
 
 
 DRIVER = "gpu.nvidia.com"
+SRIOV = "sriovnetwork.k8snetworkplumbingwg.io"
 NOTHING = "maps no name"
 TWO = "two quotas for the same devices"
 TARGET = Target(
@@ -224,6 +225,11 @@ TARGET = Target(
         ("gpus", {"example.com/b"}, {"drivers": ("b.example.com",)}, TWO),
         ("example.com/b", {"example.com/b"}, {"drivers": ("b.example.com",)}, ""),
         ("nics", {"rdma/hca"}, {"drivers": ("dra.net",)}, ""),
+        ("nics", {"vpc.amazonaws.com/efa"}, {"drivers": ("dra.net",)}, TWO),
+        ("nics", {"networking.gke.io.networks/rdma-0"}, {"drivers": ("dra.net",)}, TWO),
+        ("vke.volcengine.com/rdma", {"vke.volcengine.com/rdma"}, {"drivers": ("dra.net",)}, ""),
+        ("nics", {"openshift.io/a"}, {"drivers": (SRIOV,)}, TWO),
+        ("nics", {"openshift.io/a"}, {"drivers": ("dra.net",)}, ""),
     ],
 )
 def test_doctor_compares_the_mapping_of_a_class_with_the_quotas(
