@@ -26,16 +26,22 @@ class KnownProject(NamedTuple):
     pattern: re.Pattern[str]
     effect: str
     remedy: str
-    # Whether it must run before Drawbridge, because it adds requests that Drawbridge translates.
-    must_run_first: bool = False
+    # Why it must run before Drawbridge; empty if it need not.
+    must_run_first: str = ""
 
 
 def _project(
-    name: str, pattern: str, effect: str, remedy: str, *, must_run_first: bool = False
+    name: str, pattern: str, effect: str, remedy: str, *, must_run_first: str = ""
 ) -> KnownProject:
     return KnownProject(name, re.compile(pattern), effect, remedy, must_run_first)
 
 
+_ADDS: Final = "the API server then calls Drawbridge again"
+_READS: Final = "afterwards it finds no resource names of devices"
+_FIRST: Final = (
+    "Install it with a webhook configuration whose name sorts before that of Drawbridge, or keep "
+    "these pods out of translated namespaces."
+)
 _EXCLUDE: Final = (
     "Exclude translated namespaces from it: "
     f"set namespaceSelector {TRANSLATE_LABEL} NotIn [enforce]."
@@ -77,7 +83,7 @@ PROJECTS: Final[tuple[KnownProject, ...]] = (
         r"network-?resources-?injector",
         "adds the resources of secondary networks to the first container",
         "Make it run before Drawbridge, or set reinvocationPolicy: IfNeeded for Drawbridge.",
-        must_run_first=True,
+        must_run_first=_ADDS,
     ),
     _project(
         "Volcano",
@@ -91,7 +97,7 @@ PROJECTS: Final[tuple[KnownProject, ...]] = (
         r"kueue",
         "adds scheduling gates until a queue admits the requests of the pod",
         "Map the device classes in the Kueue configuration; queues count extended resources.",
-        must_run_first=True,
+        must_run_first=_ADDS,
     ),
     _project(
         "YuniKorn",
@@ -116,6 +122,27 @@ PROJECTS: Final[tuple[KnownProject, ...]] = (
         r"warden-(mutating|validating)|gke-.*gpu",
         "changes and checks pods that request GPUs",
         "This webhook cannot be configured. Check which pods it rejects.",
+    ),
+    _project(
+        "NVSentinel",
+        r"nvsentinel",
+        "adds checks of the GPUs as init containers to pods that request nvidia.com/gpu",
+        _FIRST,
+        must_run_first=_READS,
+    ),
+    _project(
+        "LeaderWorkerSet",
+        r"\blws-|leaderworkerset",
+        "sets the addresses of TPU workers in pods that request google.com/tpu",
+        _FIRST,
+        must_run_first=_READS,
+    ),
+    _project(
+        "KubeRay for TPUs",
+        r"kuberay-tpu",
+        "sets the addresses of TPU workers in pods that request google.com/tpu",
+        _FIRST,
+        must_run_first=_READS,
     ),
     _project(
         "NVIDIA",
@@ -197,7 +224,7 @@ def _describe_order(kind: str, name: str, own_name: str) -> str:
 
 def _build_finding(source: _Source, project: KnownProject, order: str) -> Finding:
     late = project.must_run_first and order == "runs after Drawbridge"
-    note = " (it must run before; the API server then calls Drawbridge again)" if late else ""
+    note = f" (it must run before; {project.must_run_first})" if late else ""
     message = (
         f"{project.name}: webhook {source.webhook} of {source.configuration} {order}{note}; "
         f"it {project.effect}"
