@@ -3,18 +3,22 @@
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from drawbridge.config.model import Configuration, Placement
 from drawbridge.dra.classes import DeviceClass, read_class
+from drawbridge.dra.device import Attribute, Device
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.quantity import Quantity
+from drawbridge.dra.slices import Slice
 from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.translate.context import TranslationContext, make_context
 from drawbridge.translate.pods import translate
+from tests.facts import clusters
 from tests.tables import every_row
 from tests.translate.worlds import slices_of_node
 
-GPU, NIC = "gpu.nvidia.com", "dra.net"
+GPU, NIC, VF = "gpu.nvidia.com", "dra.net", "sriovnetwork.k8snetworkplumbingwg.io"
 LEGACY, RDMA = "nvidia.com/gpu", "rdma/hca_shared_devices_a"
 SHAPE: Final = "dgx-a100"
 
@@ -75,3 +79,50 @@ def test_a_name_of_the_plugin_stays_beside_a_claim(
     assert sorted(translation.classes) == sorted(classes)
     told = {each.code for each in translation.findings if each.severity.name != "INFO"}
     assert told - {"DriverNotOwned"} == codes
+
+
+def vfs(node: str, *pools: str) -> Slice:
+    devices = tuple(
+        Device(
+            f"vf-{at}",
+            {"vfID": Attribute(integer=at), **({"resourceName": Attribute(pool)} if pool else {})},
+        )
+        for at, pool in enumerate(pools)
+    )
+    return clusters.slice_of(VF, node, devices)
+
+
+@pytest.mark.parametrize("placement", [Placement.NATIVE, Placement.BRIDGE])
+@every_row(
+    ("pools", "served", "code"),
+    [
+        # Only the plugin has devices of the pool.
+        (("a",), "openshift.io/b", "LeftAsItIs"),
+        (("a",), "mellanox.com/a", ""),
+        (("a", "b"), "openshift.io/b", ""),
+        # A device without a pool may be of any, and the pool of a node without one comes later.
+        (("a", ""), "openshift.io/b", ""),
+        ((), "openshift.io/b", "LeftAsItIs"),
+        (("a",), "", ""),
+    ],
+)
+def test_a_pool_that_only_a_plugin_serves_stays_with_it(
+    pools: tuple[str, ...], served: str, code: str, placement: Placement
+) -> None:
+    names = {served: Quantity.of(8)} if served else {}
+    nodes = (Node("a"), Node("b", allocatable=names))
+    published = (vfs("a", *pools),) if pools else ()
+    configuration = Configuration(placement=placement)
+    facts = gather_facts(FactsInput(published, (class_of(VF),), nodes), configuration).facts
+    name = served or "openshift.io/b"
+    translation = translate(pod_of(name), make_context(configuration, facts))
+    codes = {each.code for each in translation.findings}
+    assert bool(translation.templates) is not bool(code)
+    assert ("LeftAsItIs" in codes) is bool(code)
+
+
+def test_pools_that_the_facts_omit_are_not_taken_for_unpublished() -> None:
+    nodes = (Node("a"), Node("b", allocatable={"openshift.io/b": Quantity.of(8)}))
+    objects = FactsInput((vfs("a", "a"),), (class_of(VF),), nodes)
+    facts = replace(gather_facts(objects, Configuration()).facts, omitted={"products": 1})
+    assert translate(pod_of("openshift.io/b"), make_context(Configuration(), facts)).templates

@@ -5,7 +5,7 @@ ask.
 """
 
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from drawbridge.config.model import Configuration, Placement
 from drawbridge.documents.paths import format_path
+from drawbridge.facts.families import known_families
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Code, Finding, Severity
 from drawbridge.translate.decisions.codes import (
@@ -27,6 +28,8 @@ from drawbridge.translate.decisions.codes import (
 )
 from drawbridge.translate.decisions.rows import LOSSES, NOTHING, get_row, is_selected_by_name
 from drawbridge.translate.legacy.asks import Ask, Kind
+from drawbridge.translate.legacy.selectors import PluginPool
+from drawbridge.translate.targets.available import find_vocabulary
 from drawbridge.translate.targets.plan import Expressibility, TargetResult
 
 
@@ -121,10 +124,13 @@ def decide(
     if any(stays_with_plugin(ask, facts) for ask in asks):
         message = f"{_stays_with_its(asks)} device plugin, which shares the device between pods"
         return Decision(Verdict.LEAVE, (_make_finding(LEFT_TO_PLUGIN, asks, message),))
-    if served_by is ServedBy.PLUGIN and facts and not facts.offers_classes(result.classes):
-        names = " and ".join(result.classes)
+    if (
+        served_by is ServedBy.PLUGIN
+        and facts
+        and (missing := _find_missing(asks, result, facts, configuration))
+    ):
         stays = _stays_with_its(asks)
-        message = f"{stays} device plugin: no node offers devices of {names} to claims"
+        message = f"{stays} device plugin: no node offers devices of {missing} to claims"
         return Decision(Verdict.LEAVE, (_make_finding(LEFT_AS_IT_IS, asks, message, remedy=_MOVE),))
     findings = (*result.findings, *_report_always_lost(asks, result), *mapped)
     if rating is Expressibility.EQUAL and (
@@ -136,6 +142,40 @@ def decide(
         message = f"is translated, although DeviceClass {name} serves it"
         findings = (*findings, _make_finding(CLASS_WOULD_SERVE, asks, message))
     return Decision(Verdict.TRANSLATE, findings)
+
+
+def _find_missing(
+    asks: Sequence[Ask], result: TargetResult, facts: Facts, configuration: Configuration
+) -> str:
+    """Return the classes or the pool of which no node offers devices to claims; empty if none."""
+    if not facts.offers_classes(result.classes):
+        return " and ".join(result.classes)
+    published = _list_published_pools(result.classes, facts, configuration)
+    pools = (each for ask in asks for each in ask.selectors if isinstance(each, PluginPool))
+    for pool in pools if published else ():
+        if published.isdisjoint(name.rpartition("/")[2] for name in pool.names):
+            return f"pool {pool.names[0]}"
+    return ""
+
+
+def _list_published_pools(
+    classes: Iterable[str], facts: Facts, configuration: Configuration
+) -> frozenset[str]:
+    """Return the pools of all devices of these classes; empty if not all are known.
+
+    They are the products of drivers that publish the pool as the name.
+    """
+    rows = [facts.find_class(each) for each in classes]
+    drivers = {driver for row in rows if row for driver in row.drivers}
+    families = known_families(configuration)
+    for driver in drivers:
+        family = families.get(driver)
+        vocabulary = find_vocabulary(family, configuration) if family else None
+        if not (family and vocabulary and vocabulary.resource == f"{driver}/{family.name}"):
+            return frozenset()
+    published = {each.name for driver in drivers for each in facts.products_of(driver)}
+    is_known = all(rows) and "" not in published and "products" not in facts.omitted
+    return frozenset(published) if is_known else frozenset()
 
 
 def _leave_or_refuse(
