@@ -14,6 +14,7 @@ from e2e.installed.installation import (
     template_names,
     wait_for_facts,
 )
+from e2e.installed.kubectl import Kubectl
 from e2e.scenarios.admission import (
     GPU,
     LEGACY,
@@ -23,6 +24,7 @@ from e2e.scenarios.admission import (
     legacy_pod,
     prepare_pod,
 )
+from e2e.scenarios.admission_dual import left_alone
 from e2e.scenarios.objects import JSON, claim_spec, request
 from e2e.scenarios.other_webhook import CONFIGURATIONS, configuration, other_webhook
 from e2e.scenarios.registry import scenario
@@ -242,27 +244,54 @@ def a_user_s_own_claims_are_kept_beside_generated_claims(stage: Stage) -> None:
     }
 
 
-def limited(stage: Stage, **limit: JSON) -> None:
-    """Add a LimitRange for containers."""
+def limited(stage: Stage, path: str, **limit: JSON) -> None:
+    """Add a LimitRange for containers to the namespace at a path."""
     spec = {"limits": [{"type": "Container", **limit}]}
-    stage.client.create(stage.path("limitranges"), {"metadata": {"name": "gpus"}, "spec": spec})
+    stage.client.create(f"{path}/limitranges", {"metadata": {"name": "gpus"}, "spec": spec})
+
+
+def refused(kubectl: Kubectl, body: JSON) -> str:
+    """Return why the API server refuses a pod, or an empty text."""
+    ran = kubectl.apply(body, words=("--dry-run=server",))
+    return ran.err if ran.code else ""
+
+
+def sized(stage: Stage, part: str, count: int) -> JSON:
+    """Return a pod of which one container requests some GPUs, and the others none."""
+    body = legacy_pod(stage, f"{part}-{count}", 0)
+    if part == "main":
+        return legacy_pod(stage, f"{part}-{count}", count)
+    resources = {"limits": {LEGACY: f"{count}"}}
+    first = {"name": part, "image": "example.com/none", "resources": resources}
+    policy = {"restartPolicy": "Always"} if part == "sidecar" else {}
+    return {**body, "spec": {**body["spec"], "initContainers": [{**first, **policy}]}}
 
 
 @scenario("full", rig="installed", needs=NEEDS)
 def a_limit_range_on_the_legacy_name_is_enforced(stage: Stage) -> None:
-    """The webhook rejects what the LimitRange forbids and translates its defaults."""
-    _, kubectl, _ = prepare_pod(stage)
-    limited(stage, max={LEGACY: "1"}, default={LEGACY: "1"})
+    """The webhook rejects what the LimitRange forbids and translates its defaults.
+
+    Where Drawbridge is not used, the API server rejects the same containers.
+    """
+    cluster, kubectl, _ = prepare_pod(stage)
+    limits = {"max": {LEGACY: "1"}, "default": {LEGACY: "1"}}
+    limited(stage, f"/api/v1/namespaces/{stage.namespace}", **limits)
     large = legacy_pod(stage, "large", 2)
-
-    def refused() -> str:
-        ran = kubectl.apply(large, words=("--dry-run=server",))
-        return ran.err if ran.code else ""
-
-    told = stage.wait("it is refused", refused)
+    told = stage.wait("it is refused", lambda: refused(kubectl, large))
     assert "LimitRange gpus" in told, told
     assert f"at most 1 {LEGACY} per Container" in told, told
     assert kubectl.apply(large).code == 1
+    with left_alone(stage) as pods:
+        space = pods.removesuffix("/pods")
+        limited(stage, space, **limits)
+        theirs = cluster.kubectl.inside(space.rpartition("/")[2])
+        stage.wait("the API server knows it", lambda: refused(theirs, large))
+        for part in ("main", "init", "sidecar"):
+            said = refused(theirs, sized(stage, part, 2))
+            assert f"maximum {LEGACY} usage per Container is 1" in said, said
+            assert f"container {part} has limit 2" in refused(kubectl, sized(stage, part, 2))
+            small = sized(stage, part, 1)
+            assert (refused(theirs, small), refused(kubectl, small)) == ("", ""), part
     kubectl.apply(legacy_pod(stage, "train")).check()
     pod = stage.wait_running("train")
     resources = pod["spec"]["containers"][0]["resources"]

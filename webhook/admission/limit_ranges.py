@@ -169,11 +169,9 @@ def _find_targets(
 ) -> Iterator[_Target]:
     if kind == "Container":
         for container in removed.containers:
-            # Like LimitRanger, check init containers with the pod only.
-            if container.path[1] == "containers":
-                path = format_path((*container.path, "resources"))
-                amounts = read_amounts(container, removed.names)
-                yield _Target(path, f"container {container.name}", *amounts)
+            path = format_path((*container.path, "resources"))
+            amounts = read_amounts(container, removed.names)
+            yield _Target(path, f"container {container.name}", *amounts)
     elif kind == "Pod":
         amounts_of_all = [
             (container.init, *read_amounts(container, removed.names))

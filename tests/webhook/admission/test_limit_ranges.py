@@ -24,7 +24,8 @@ def build_pods(case: YamlValue) -> tuple[YamlValue, YamlValue]:
     parts = {"containers": [container("main", case["main"], case.get("requests", case["main"]))]}
     first = []
     if "sidecar" in case:
-        sidecar = container("sidecar", case["sidecar"], case["sidecar"])
+        requests = case.get("sidecar_requests", case["sidecar"])
+        sidecar = container("sidecar", case["sidecar"], requests)
         first.append({**sidecar, "restartPolicy": "Always"})
     if "init" in case:
         first.append(container("init", case["init"], case["init"]))
