@@ -50,6 +50,18 @@ def check_late_scheduler(pod: Value) -> tuple[Finding, ...]:
     return (replace(late, severity=Severity.ERROR),)
 
 
+def check_late_node(pod: Value) -> tuple[Finding, ...]:
+    """Report a created pod with claims of a translation to which a later webhook gave a node."""
+    node = get_value(pod, ("spec", "nodeName"))
+    if not node or not list_own_claims(pod):
+        return ()
+    message = (
+        f"the pod is already assigned to node {node}, and has claims of a translation already, "
+        "which no scheduler allocates"
+    )
+    return (POD_BOUND.at("spec.nodeName", message),)
+
+
 def check_changeable(pod: Value) -> tuple[Finding, ...]:
     """Report a pod that no scheduler handles with claims, so that none would be allocated."""
     fields = as_mapping(pod)

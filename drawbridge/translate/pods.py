@@ -18,6 +18,7 @@ from drawbridge.names import FACTS_ANNOTATION, PLACEMENT_LABEL
 from drawbridge.translate import essence
 from drawbridge.translate.changeable import (
     check_changeable,
+    check_late_node,
     check_late_scheduler,
     report_wrong_types,
 )
@@ -198,9 +199,10 @@ def _translate(given: PodInput, context: TranslationContext) -> Translation:
         kept = accept_served(requests.findings, lambda name: facts.plugins_serve({name}))
         requests = msgspec.structs.replace(requests, findings=tuple(kept))
     if not requests.asks:
-        visible = environment.report_visible(pod, ())
-        requests = msgspec.structs.replace(requests, findings=(*requests.findings, *visible))
-        return _move_to_scheduler(pod, requests.findings, context)
+        # In a manifest, the scheduler may have set the node.
+        late = () if context.is_manifest else check_late_node(pod)
+        findings = (*requests.findings, *environment.report_visible(pod, ()), *late)
+        return _move_to_scheduler(pod, findings, context)
     if unchangeable := check_changeable(pod):
         return Translation(findings=unchangeable)
     requests = apply_partition_policy(requests, context.facts)

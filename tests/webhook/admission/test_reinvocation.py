@@ -12,6 +12,8 @@ import pytest
 
 from drawbridge.dra.resource_quotas import ResourceQuota
 from drawbridge.names import ORIGINAL_ANNOTATION
+from drawbridge.translate.context import TranslationContext
+from drawbridge.translate.manifests.objects import translate_object
 from tests.tables import YamlValue
 from tests.webhook.admission.harness import AdmissionHarness, Response, pod
 from webhook.admission.limit_ranges import LimitRange
@@ -208,3 +210,30 @@ async def test_a_bound_pod_keeps_its_claims_whatever_its_scheduler() -> None:
     changed = (await harness.pod(pod({GPU: "2"}))).after
     changed["spec"].update(schedulerName="yunikorn", nodeName="node-1")
     assert (await harness.pod(changed)).allowed
+
+
+@pytest.mark.parametrize("amount", ["", "1"], ids=["no request", "another request"])
+@pytest.mark.asyncio
+async def test_a_node_that_a_later_webhook_sets_is_reported(amount: str) -> None:
+    harness = build_harness({}, [], [])
+    translated = (await harness.pod(pod({GPU: "2"}))).after
+    changed = copy.deepcopy(translated)
+    changed["spec"]["nodeName"] = "node-1"
+    if amount:
+        changed = with_container(changed, amount)
+    reviewed = await harness.pod(changed)
+    assert (reviewed.allowed, reviewed.patch) == (True, [])
+    told = [each for each in reviewed.warnings if each.startswith("PodBound: spec.nodeName: ")]
+    assert len(told) == 1, reviewed.warnings
+    # The scheduler sets the node, and later updates get no warning.
+    updated = await harness.pod(changed, operation="UPDATE", old=translated)
+    assert updated.warnings == []
+
+
+@pytest.mark.asyncio
+async def test_a_manifest_that_has_a_node_gets_no_such_warning() -> None:
+    harness = build_harness({}, [], [])
+    changed = (await harness.pod(pod({GPU: "2"}))).after
+    changed["spec"]["nodeName"] = "node-1"
+    manifest = {"apiVersion": "v1", "kind": "Pod", **changed}
+    assert translate_object(manifest, "Pod/p", TranslationContext()).findings == ()
