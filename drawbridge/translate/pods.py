@@ -155,7 +155,8 @@ def _translate_rest(given: PodInput, context: TranslationContext) -> Translation
         return Translation(findings=rest.findings)
     translation = _translate(given._replace(pod=rest.pod), context)
     translation = _report_missing_limits(rest.pod, translation, context)
-    changed = report_changed(rest.pod, is_requested=bool(translation.templates))
+    is_requested = bool(translation.templates)
+    changed = report_changed(rest.pod, context.configuration, is_requested=is_requested)
     findings = (*rest.findings, *changed, *translation.findings)
     if not rest.edits and not changed:
         return translation

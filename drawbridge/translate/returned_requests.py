@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from drawbridge.config.model import Configuration
 from drawbridge.documents.patch import Edit, apply_edits
@@ -24,6 +25,7 @@ from drawbridge.translate.changes.codes import REQUEST_RETURNED, TRANSLATION_CHA
 from drawbridge.translate.changes.patch import (
     Patch,
     describe_misfit,
+    had_claims,
     list_restored,
     restore_original,
 )
@@ -102,19 +104,34 @@ def remove_returned_requests(
     )
 
 
-def report_changed(pod: Value, *, is_requested: bool) -> tuple[Finding, ...]:
+def report_changed(
+    pod: Value, configuration: Configuration, *, is_requested: bool
+) -> tuple[Finding, ...]:
     """Report that a pod is not as its translation left it, so that the undo patch does not fit.
 
-    `is_requested` is whether it requests devices. Those can be the devices of a claim that it has.
+    `is_requested` is whether it gets new claims. Their devices can be those of a claim that it has.
+    A pod that lost all its claims, and requests nothing, would start without its devices.
     """
     why, path = describe_misfit(pod), annotation_path(ORIGINAL_ANNOTATION)
     if not why or (is_requested and not list_own_claims(pod)):
         return ()
     message = f"somebody changed what the translation of the pod wrote: {why}"
+    if not is_requested and _has_lost_claims(pod, configuration):
+        message = f"{message}, and no container has a claim or requests devices"
+        lost = TRANSLATION_CHANGED.at(path, message)
+        return (replace(lost, severity=Severity.ERROR),)
     if not is_requested:
         return (TRANSLATION_CHANGED.at(path, message),)
     message = f"{message}, and the pod requests devices beside its claims"
     return (REQUESTS_CONTRADICT.at(path, message, remedy=_REMEDY),)
+
+
+def _has_lost_claims(pod: Value, configuration: Configuration) -> bool:
+    """Whether a translation wrote claims and no container has any, nor requests devices."""
+    containers = view_pod(pod, configuration.legacy).containers
+    resources = (as_mapping(container.raw.get("resources")) for container in containers)
+    has_any = any(as_list(each.get("claims")) for each in resources)
+    return had_claims(pod) and not has_any and not read_pod(pod, configuration).asks
 
 
 def _find_returned_fields(

@@ -147,6 +147,25 @@ def a_request_that_another_webhook_puts_back_is_removed_again(stage: Stage) -> N
 
 
 @scenario("full", rig="installed", needs=NEEDS)
+def a_pod_that_another_webhook_strips_of_its_claims_is_denied(stage: Stage) -> None:
+    """As a webhook does whose types of a pod are older than claims."""
+    _, kubectl, body = prepare_pod(stage)
+    paths = ("/spec/resourceClaims", "/spec/containers/0/resources/claims")
+
+    def strip(pod: JSON) -> list[JSON]:
+        claims = pod["spec"].get("resourceClaims", ())
+        return [{"op": "remove", "path": path} for path in paths if claims]
+
+    with other_webhook(stage, AFTER, strip):
+        told = stage.wait("it is refused", lambda: refused(kubectl, body))
+        assert kubectl.apply(body).code == 1
+    assert "TranslationChanged: " in told, told
+    assert "no container has a claim or requests devices" in told, told
+    kubectl.apply(body).check()
+    stage.wait_running("train")
+
+
+@scenario("full", rig="installed", needs=NEEDS)
 def a_sidecar_added_by_another_webhook_is_kept(stage: Stage) -> None:
     """It requests no device, so the reinvoked webhook changes nothing."""
     cluster, _, body = prepare_pod(stage)

@@ -381,6 +381,11 @@ def list_restored(pod: Value) -> set[Path]:
     }
 
 
+def had_claims(pod: Value) -> bool:
+    """Whether the undo patch of a pod takes claims back, so that a translation wrote them."""
+    return any(step.path[:2] == ("spec", "resourceClaims") for step in _parse_undo(pod))
+
+
 def _parse_undo(pod: Value) -> Sequence[UndoStep]:
     """Parse the undo patch of a pod."""
     text = get_value(pod, (*_ANNOTATIONS, ORIGINAL_ANNOTATION))

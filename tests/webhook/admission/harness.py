@@ -52,7 +52,13 @@ def facts(plain: YamlValue) -> Facts:
 
 CODES = {
     name: name
-    for name in ("TolerationAdded", "QuotaExceeded", "TemplateLater", "DeviceQuotaTooSmall")
+    for name in (
+        "TolerationAdded",
+        "QuotaExceeded",
+        "TemplateLater",
+        "DeviceQuotaTooSmall",
+        "TranslationChanged",
+    )
 }
 
 

@@ -19,9 +19,10 @@ from tests.webhook.admission.harness import AdmissionHarness, Response, pod
 from webhook.admission.limit_ranges import LimitRange
 
 GPU = "nvidia.com/gpu"
+SERVED = "amd.com/gpu"  # by a device plugin
 FACTS = {
     "classes": [{"name": "gpu.nvidia.com", "drivers": ["gpu.nvidia.com"], "devices": 8}],
-    "names": [{"name": GPU, "nodes": 0}],
+    "names": [{"name": GPU, "nodes": 0}, {"name": SERVED, "nodes": 1}],
 }
 RANGE = {"metadata": {"name": "gpus"}, "spec": {"limits": [{"type": "Pod", "max": {GPU: 3}}]}}
 CHARGED = "gpu.nvidia.com.deviceclass.resource.k8s.io/devices"
@@ -124,7 +125,53 @@ def replace_tolerations(changed: YamlValue) -> None:
     changed["spec"]["tolerations"] = [{"key": "team", "operator": "Exists"}]
 
 
-@pytest.mark.parametrize("change", [strip_claims, replace_tolerations])
+def strip_used(changed: YamlValue) -> None:
+    del changed["spec"]["containers"][0]["resources"]["claims"]
+
+
+def replace_claim(changed: YamlValue) -> None:
+    """As somebody does who writes a claim of his own into a translated manifest."""
+    changed["spec"]["resourceClaims"] = [{"name": "own", "resourceClaimTemplateName": "gpu"}]
+    changed["spec"]["containers"][0]["resources"]["claims"] = [{"name": "own"}]
+
+
+def change_scheduler(changed: YamlValue) -> None:
+    """As of a member of a group: bridge placement changes its scheduler, and it has no claim."""
+    strip_claims(changed)
+    at, ours = "/spec/schedulerName", "drawbridge-scheduler"
+    undo = [{"op": "test", "path": at, "value": ours}, {"op": "remove", "path": at}]
+    annotations = {ORIGINAL_ANNOTATION: msgspec.json.encode(undo).decode()}
+    changed["metadata"]["annotations"] = annotations
+
+
+def leave_to_plugin(changed: YamlValue) -> None:
+    strip_claims(changed)
+    changed["spec"]["containers"][0]["resources"]["limits"] = {SERVED: "1"}
+
+
+@pytest.mark.parametrize("change", [strip_claims, strip_used])
+@pytest.mark.parametrize("policy", ["", "warn"])
+@pytest.mark.asyncio
+async def test_a_pod_that_lost_all_its_claims_is_denied(
+    policy: str, change: Callable[[YamlValue], None]
+) -> None:
+    harness = AdmissionHarness()
+    harness.configure({"findings": {"TranslationChanged": policy} if policy else {}}, FACTS)
+    changed = (await harness.pod(pod({GPU: "2"}))).after
+    change(changed)
+    reviewed = await harness.pod(changed)
+    assert reviewed.allowed is bool(policy)
+    if not policy:
+        message = reviewed.status["message"]
+        assert message.startswith("TranslationChanged: metadata.annotations")
+        assert "no container has a claim or requests devices" in message
+    del changed["metadata"]["annotations"]
+    assert (await harness.pod(changed)).allowed
+
+
+@pytest.mark.parametrize(
+    "change", [replace_tolerations, replace_claim, change_scheduler, leave_to_plugin]
+)
 @pytest.mark.asyncio
 async def test_a_pod_without_what_its_translation_wrote_is_reported(
     change: Callable[[YamlValue], None],
@@ -135,10 +182,8 @@ async def test_a_pod_without_what_its_translation_wrote_is_reported(
     change(changed)
     reviewed = await harness.pod(changed)
     assert (reviewed.allowed, reviewed.patch) == (True, [])
-    assert [each.partition(":")[0] for each in reviewed.warnings] == [
-        "TranslationChanged",
-        "details",
-    ]
+    codes = [each.partition(":")[0] for each in reviewed.warnings]
+    assert (codes[0], codes[-1]) == ("TranslationChanged", "details")
 
 
 @pytest.mark.parametrize("is_put_back", [False, True])
