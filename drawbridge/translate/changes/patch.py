@@ -14,7 +14,7 @@ import msgspec
 
 from drawbridge.documents.patch import Edit, EditError, apply_edits
 from drawbridge.documents.paths import Path, format_path, get_value, parse_index
-from drawbridge.documents.values import Value, as_mapping, equal_json
+from drawbridge.documents.values import Value, as_list, as_mapping, equal_json
 from drawbridge.finding import Finding
 from drawbridge.names import ORIGINAL_ANNOTATION
 from drawbridge.translate.changes.undo import (
@@ -31,6 +31,7 @@ from drawbridge.translate.changes.undo import (
 from drawbridge.translate.codes import ANNOTATIONS_TOO_LARGE
 
 _ENCODER: Final = msgspec.json.Encoder()
+_CONTAINER_LISTS: Final = (("containers",), ("initContainers",))
 _ANNOTATIONS: Final[Path] = ("metadata", "annotations")
 
 
@@ -382,8 +383,18 @@ def list_restored(pod: Value) -> set[Path]:
 
 
 def had_claims(pod: Value) -> bool:
-    """Whether the undo patch of a pod takes claims back, so that a translation wrote them."""
-    return any(step.path[:2] == ("spec", "resourceClaims") for step in _parse_undo(pod))
+    """Whether a translation wrote claims to a pod: the undo patch takes them back.
+
+    Another pod with a copy of the annotation, such as a helper of an operator, has other containers
+    than those that the patch names.
+    """
+    steps, spec = _parse_undo(pod), as_mapping(get_value(pod, ("spec",)))
+    has_claims = any(step.path[:2] == ("spec", "resourceClaims") for step in steps)
+    return has_claims and all(
+        step.value in map(item_name, as_list(spec.get(f"{step.path[1]}")))
+        for step in steps
+        if step.op == "test" and step.path[1:2] in _CONTAINER_LISTS and step.path[3:] == ("name",)
+    )
 
 
 def _parse_undo(pod: Value) -> Sequence[UndoStep]:

@@ -144,6 +144,12 @@ def change_scheduler(changed: YamlValue) -> None:
     changed["metadata"]["annotations"] = annotations
 
 
+def copy_annotations(changed: YamlValue) -> None:
+    """As an operator does that creates a pod of its own beside one with devices."""
+    strip_claims(changed)
+    changed["spec"]["containers"][0]["name"] = "helper"
+
+
 def leave_to_plugin(changed: YamlValue) -> None:
     strip_claims(changed)
     changed["spec"]["containers"][0]["resources"]["limits"] = {SERVED: "1"}
@@ -170,7 +176,8 @@ async def test_a_pod_that_lost_all_its_claims_is_denied(
 
 
 @pytest.mark.parametrize(
-    "change", [replace_tolerations, replace_claim, change_scheduler, leave_to_plugin]
+    "change",
+    [replace_tolerations, replace_claim, change_scheduler, copy_annotations, leave_to_plugin],
 )
 @pytest.mark.asyncio
 async def test_a_pod_without_what_its_translation_wrote_is_reported(
