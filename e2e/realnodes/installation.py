@@ -181,6 +181,13 @@ class PodInstallation:
         current: str = data["current"]
         return current, json.loads(data[f"facts-{current.removeprefix('sha256:')[:16]}.json"])
 
+    def forget_pools(self) -> None:
+        """Restart the controllers, so that what drivers published before counts no more.
+
+        A driver that is away may only be restarting.
+        """
+        self.run(f"kubectl -n {NAMESPACE} rollout restart deployment drawbridge-controller")
+
     def decided(self) -> bool:
         """Return whether all webhooks decide by what the cluster has now."""
         counted = json.loads(

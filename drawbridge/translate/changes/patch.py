@@ -391,7 +391,7 @@ def had_claims(pod: Value) -> bool:
     steps, spec = _parse_undo(pod), as_mapping(get_value(pod, ("spec",)))
     has_claims = any(step.path[:2] == ("spec", "resourceClaims") for step in steps)
     return has_claims and all(
-        step.value in map(item_name, as_list(spec.get(f"{step.path[1]}")))
+        any(item_name(each) == step.value for each in as_list(spec.get(f"{step.path[1]}")))
         for step in steps
         if step.op == "test" and step.path[1:2] in _CONTAINER_LISTS and step.path[3:] == ("name",)
     )
