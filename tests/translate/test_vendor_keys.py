@@ -18,6 +18,7 @@ import pytest
 from drawbridge.config.accept import accept_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.documents.patch import apply_edits
+from drawbridge.finding import Severity
 from drawbridge.translate.context import Translation, make_context
 from drawbridge.translate.legacy.dialects.gpu_labels import ALWAYS_PRESENT
 from drawbridge.translate.legacy.label_publishers import find_publisher
@@ -88,6 +89,8 @@ def test_no_key_of_a_project_goes_in_silence(case: tuple[str, YamlValue]) -> Non
     _, row = case
     pod = build_pod(row)
     done = translate_row(row, pod)
+    is_denied = any(each.severity is Severity.ERROR for each in done.findings)
+    assert is_denied == row.get("denied", False)
     told = [each for each in done.findings if row["key"] in f"{each.path} {each.message}"]
     without = build_pod(row)
     for part in (without["metadata"]["annotations"], *_limits(without)):

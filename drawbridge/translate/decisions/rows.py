@@ -78,7 +78,7 @@ _ROWS: Final = (
         "nothing: a claim asks for all VFs or for a number, not for one of every NIC",
     ),
     Row("koordinator/rdma-vf", "koordinator.sh/rdma with a vfSelector", "VFs of different PFs"),
-    _never("koordinator/npu", "huawei.com/npu-core: P", _NO_DRIVER),
+    _never("koordinator/npu", "huawei.com/npu-core with koordinator.sh names", _NO_DRIVER),
     _never("koordinator/fpga", "koordinator.sh/fpga: 100*N", _NO_DRIVER),
     Row("kai/fraction", "gpu-fraction: F", _PERCENT),
     Row("kai/memory", "gpu-memory: MiB", _SHARE),

@@ -56,10 +56,11 @@ _SHORT: Final = {
 ALLOCATED: Final = ("scheduling.koordinator.sh/device-allocated",)
 _PROVIDER: Final = "koordinator.sh/gpu-isolation-provider"
 _SCHEDULER: Final = "koord-scheduler"
-_OWN_NAMES: Final = frozenset(name for name, short in _SHORT.items() if short not in _VENDORS)
-# With an annotation or the scheduler of Koordinator, the vendors' names are Koordinator's as well.
+_VENDOR_NAMES: Final = frozenset((*_VENDORS, *_NPU))
+_OWN_NAMES: Final = frozenset(name for name, short in _SHORT.items() if short not in _VENDOR_NAMES)
+# Beside them, or an annotation or the scheduler of Koordinator, the names of vendors are its own.
 TRIGGERS: Final = frozenset(
-    {"koordinator.sh", "kubernetes.io", "huawei.com", *hints.KEYS, *ALLOCATED, _SCHEDULER}
+    {"koordinator.sh", "kubernetes.io", *hints.KEYS, *ALLOCATED, _SCHEDULER}
 )
 READS: Final = frozenset({"spec.hostNetwork"})
 STANDALONE_KEYS: Final = ()
@@ -138,7 +139,7 @@ def _uses_koordinator(pod: PodView) -> bool:
         return True
     marks = (*hints.KEYS, *ALLOCATED)
     marked = pod.scheduler == _SCHEDULER or any(key in pod.annotations for key in marks)
-    return marked and bool(names & set(_VENDORS))
+    return marked and not _VENDOR_NAMES.isdisjoint(names)
 
 
 def _sum_resources(builder: RequestBuilder) -> _PodResources:

@@ -59,7 +59,7 @@ _KNOWN: Final = tuple(
         ("tencent", r"tencent\.com/vcuda-core", r"tencent\.com/vcuda-memory"),
         ("aws-vgpu", r"k8s\.amazonaws\.com/vgpu", r"k8s\.amazonaws\.com/-"),
         ("4paradigm", r"4paradigm\.com/vgpu", r"4paradigm\.com/vgpu-.+"),
-        ("koordinator", r"koordinator\.sh/-", r"huawei\.com/npu-(cpu|dvpp)"),
+        ("npu", r"npu/-", r"huawei\.com/npu-(core|cpu|dvpp)"),
     )
 )  # fmt: skip
 _ANY: Final = re.compile(
