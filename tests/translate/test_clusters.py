@@ -63,7 +63,7 @@ def pod(case: YamlValue) -> YamlValue:
         for number, limits in enumerate(case["limits"])
     ]
     return {
-        "metadata": {"annotations": case.get("annotations", {})},
+        "metadata": {key: case.get(key, {}) for key in ("annotations", "labels")},
         "spec": {"tolerations": [{"operator": "Exists"}], "containers": containers},
     }
 

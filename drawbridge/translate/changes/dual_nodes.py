@@ -110,7 +110,7 @@ def report_dual_sources(sources: tuple[DualSource, ...]) -> Iterator[Finding]:
 
 def report_left(asks: Iterable[Ask], facts: Facts | None) -> Iterator[Finding]:
     """Report the resources of untranslated asks that nodes offer twice."""
-    by_name = {name: ask for ask in asks for name in ask.resources}
+    by_name = {name: ask for ask in asks for name in ask.plugin_names}
     for name, ask in by_name.items():
         resource = facts.find_resource(name) if facts else None
         if resource and resource.dual:

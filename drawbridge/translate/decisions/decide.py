@@ -69,7 +69,7 @@ def find_server(asks: Sequence[Ask], facts: Facts | None) -> ServedBy:
     """Return the one server of all the names of these asks; without facts, a plugin."""
     if facts is None:
         return ServedBy.PLUGIN
-    names = {name for ask in asks for name in ask.resources}
+    names = {name for ask in asks for name in ask.plugin_names}
     served = all(find_serving_class(ask, facts) for ask in asks)
     # A class serves all nodes of which a single one still has the plugin.
     if facts.plugins_serve(names) and not (

@@ -183,7 +183,7 @@ def _list_unoffered_joints(
             and len(together) > 1
             and not any(ask.joint and ask.joint.required for ask in together)
             and not facts.offers_classes(expressed.classes)
-            and any(facts.plugins_serve(set(ask.resources)) for ask in together)
+            and any(facts.plugins_serve(set(ask.plugin_names)) for ask in together)
         ):
             names.update(expressed.asks)
     return frozenset(names)
@@ -222,16 +222,16 @@ def _list_needs(decided: DecidedAsks, facts: Facts) -> tuple[NodeNeed, ...]:
     classes = (name for each in decided.results for name in each.classes)
     claimed = (NodeNeed(f"DeviceClass {name}", name) for name in classes)
     kept = (
-        NodeNeed(", ".join(ask.resources), find_serving_class(ask, facts), frozenset(ask.resources))
+        NodeNeed(", ".join(names), find_serving_class(ask, facts), frozenset(names))
         for ask in decided.left
-        if ask.resources
+        if (names := ask.plugin_names)
     )
     return tuple(dict.fromkeys((*claimed, *kept)))
 
 
 def _list_kinds(asks: Iterable[Ask], facts: Facts) -> Iterator[NodeOffer]:
     """Yield the kinds of nodes that differ for these asks, those of most nodes first."""
-    names = {name for ask in asks for name in ask.resources}
+    names = {name for ask in asks for name in ask.plugin_names}
     seen: set[tuple[tuple[str, ...], frozenset[str], bool]] = set()
     for offer in facts.offers_by_frequency:
         kind = (offer.classes, frozenset(names.intersection(offer.names)), offer.dual)

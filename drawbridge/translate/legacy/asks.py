@@ -177,7 +177,13 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     users: tuple[DeviceUser, ...] = ()
     resources: tuple[str, ...] = ()  # the names of the extended resources as written in the pod
     amounts: tuple[str, ...] = ()  # those of them that do not count the devices of the ask
+    stands_on: str = ""  # the resource of the device plugin by which annotations are served
     queue: str = ""  # the queue of Kueue that charges the pod by its claims
+
+    @property
+    def plugin_names(self) -> tuple[str, ...]:
+        """The names that a device plugin advertises where it serves the ask."""
+        return self.resources or ((self.stands_on,) if self.stands_on else ())
 
     @property
     def is_plain(self) -> bool:

@@ -43,6 +43,8 @@ _MEMORY: Final = "gpu-memory"
 _NUMBER: Final = "gpu-fraction-num-devices"
 _CONTAINER: Final = "gpu-fraction-container-name"
 _MPS: Final = "mps"
+# A pod of KAI requests it for all fractions of one GPU.
+_WHOLE: Final = "nvidia.com/gpu"
 _COMPUTE: Final = "kai.scheduler/gpu-compute-sharing-mode"
 _SHARES_CORES: Final = "sm-sharing"
 _MODES: Final = ("time-slicing", _SHARES_CORES)
@@ -187,6 +189,7 @@ def _make_ask(pod: PodView, user: DeviceUser, own: Iterable[_ContainerKey]) -> A
         count=int(annotations.get(_NUMBER, "1")),
         share=DeviceShare(memory=memory, isolation=Isolation.MPS if shares else Isolation.NONE),
         users=(user,),
+        stands_on=_WHOLE,
     )
 
 
@@ -228,7 +231,7 @@ def _check(pod: PodView, *, by_container: bool) -> list[Finding]:
             AMOUNT_REFUSED.at(annotation_path(key), f"{format_value(annotations[key])!r} is {why}")
         )
 
-    whole = [r for c in pod.containers for r in c.resources.values() if r.name == "nvidia.com/gpu"]
+    whole = [r for c in pod.containers for r in c.resources.values() if r.name == _WHOLE]
     findings += [
         REQUESTS_CONTRADICT.at(
             annotation_path(key), f"{key} and {whole[0].original_name} exclude each other"
