@@ -157,6 +157,11 @@ def find_dialects(
     return tuple(dialect for dialect in dialects if dialect not in last)
 
 
+def is_known_domain(name: str) -> bool:
+    """Whether dialects read resources of the domain of this name."""
+    return name.partition("/")[0] in _TRIGGERED
+
+
 def make_pod(name: str) -> Value:
     """Return a pod that requests one of a resource, and nothing else."""
     return {"spec": {"containers": [{"resources": {"limits": {name: "1"}}}]}}

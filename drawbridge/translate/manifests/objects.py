@@ -81,7 +81,7 @@ def translate_object(value: Value, name: str, context: TranslationContext) -> Tr
         mappings.append(translation.mappings)
     carried = list(gitops.report_carried(value))
     findings = [
-        *(carried or _report_other_requests(value, tuple(translated_places))),
+        *(carried or _report_other_requests(value, tuple(translated_places), context)),
         *quotas.report_quotas(value, context.facts),
         *report_named(value),
         *report_counters(value),
@@ -178,10 +178,13 @@ def _report_own_claims(value: Value) -> Iterator[Finding]:
             )
 
 
-def _report_other_requests(value: Value, places: tuple[Place, ...]) -> Iterator[Finding]:
+def _report_other_requests(
+    value: Value, places: tuple[Place, ...], context: TranslationContext
+) -> Iterator[Finding]:
     kind = value.get("kind") if isinstance(value, dict) else None
     knative = isinstance(value, dict) and group_kind(value)[0] == _KNATIVE
-    for other_request in find_other_requests(value, places):
+    configured = context.configuration.named_devices
+    for other_request in find_other_requests(value, places, configured):
         path = format_path((*other_request.path, other_request.name))
         if knative:
             message = f"Knative refuses claims in a {kind}, so {other_request.name} stays in it"

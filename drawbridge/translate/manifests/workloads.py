@@ -5,7 +5,7 @@ list. The module also finds device requests outside these paths, so that all are
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,6 +13,7 @@ from drawbridge.documents.paths import Path, format_path, get_value, parse_path
 from drawbridge.documents.values import Value, as_mapping
 from drawbridge.translate.legacy.misspelt_names import DOMAINS
 from drawbridge.translate.legacy.pod_view import is_device_resource, list_containers
+from drawbridge.translate.legacy.read import is_known_domain
 
 _RAY: Final = ("headGroupSpec.template", "workerGroupSpecs[].template")
 _REPLICATED: Final = "replicatedJobs[].template.spec.template"
@@ -122,10 +123,15 @@ _NOTHING: Final[tuple[Value, ...]] = (None, "", 0, "0", {}, [])
 _NAMES: Final = ("resource", "resourceName", *_NAMED)
 _AMOUNTS: Final = frozenset({"quantity", "amount", "count"})
 _SPARK: Final = re.compile(r"spark\.(driver|executor)\.resource\.\w+\.amount")
-# The name after the slash, and the domain before it. Searching for the slash takes linear time.
-_KEY_NAMES: Final = re.compile(r"/([A-Za-z0-9._-]+)[\"']?\s*:")
+# In a text: a placeholder, a key above amounts, the end of these amounts, or the name of a key
+# after its slash, with the domain before it. Searching for the slash takes linear time.
+_KEYS: Final = re.compile(
+    r"(?:\{\{|\$\{)[^{}\n]*\}\}?|(?P<amounts>\b(?:limits|requests)[\"']?\s*:\s*\{?)"
+    r"|(?P<end>[{}\[\]]|:[ \t]*$|^---)|/(?P<name>[A-Za-z0-9._-]+)[\"']?\s*(?=:)",
+    re.MULTILINE,
+)
 # What follows a key that requests devices, in the text of a ConfigMap: a number, or a placeholder.
-_AMOUNT: Final = re.compile(r"\s*[\"']?[\d${]")
+_AMOUNT: Final = re.compile(r":\s*[\"']?[\d${]")
 _ANYTHING: Final = re.compile("")
 _DOMAIN_BACKWARDS: Final = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)+")
 _MAX_DOMAIN: Final = 253
@@ -185,8 +191,13 @@ def find_places(
     return tuple(place for place in places if place is not None)
 
 
-def find_other_requests(value: Value, places: tuple[Place, ...]) -> tuple[UntranslatedRequest, ...]:
-    """Return the device requests of an object outside the known places."""
+def find_other_requests(
+    value: Value, places: tuple[Place, ...], configured: Collection[str] = ()
+) -> tuple[UntranslatedRequest, ...]:
+    """Return the device requests of an object outside the known places.
+
+    `configured` are names of devices besides those of known domains.
+    """
     if not isinstance(value, dict) or group_kind(value)[0] in _IGNORED_GROUPS:
         return ()
     covered = frozenset(
@@ -194,17 +205,15 @@ def find_other_requests(value: Value, places: tuple[Place, ...]) -> tuple[Untran
         for place in places
         for path, _, _ in list_containers(as_mapping(get_value(place.pod, ("spec",))))
     )
-    requests = list(_find_requests(value, (), covered))
+    requests = list(_find_requests(value, (), covered, configured))
     if group_kind(value)[0] == _DYNAMO:
         requests += _find_plain_gpus(value, ())
     plain = _PLAIN.get(group_kind(value)[0], frozenset())
     requests += _find_plain_keys(value.get("spec"), ("spec",), plain) if plain else ()
     if group_kind(value) == _CONFIG_MAP:
         for key, text in _items(value.get("data")):
-            requested = _find_keys(text, _AMOUNT) if isinstance(text, str) else ()
-            names = dict.fromkeys(requested)
-            listed = (name for name in names if is_device_resource(name))
-            requests += (UntranslatedRequest(("data", key), name) for name in listed)
+            names = _find_keys(text, configured, _AMOUNT) if isinstance(text, str) else ()
+            requests += (UntranslatedRequest(("data", key), name) for name in dict.fromkeys(names))
     return tuple(requests)
 
 
@@ -318,13 +327,13 @@ def map_finding_path(path: str, place: Place) -> str:
 
 
 def _find_requests(
-    value: Value, path: Path, covered: frozenset[Path]
+    value: Value, path: Path, covered: frozenset[Path], configured: Collection[str]
 ) -> Iterator[UntranslatedRequest]:
     if path in covered or len(path) > _MAX_DEPTH:
         return
     if isinstance(value, list):
         for number, item in enumerate(value):
-            yield from _find_requests(item, (*path, number), covered)
+            yield from _find_requests(item, (*path, number), covered, configured)
     if not isinstance(value, dict):
         return
     yield from _find_counted(value, path)
@@ -336,16 +345,12 @@ def _find_requests(
                 if is_device_resource(name)
             )
         elif key in _PATCHES and isinstance(child, str):
-            named = dict.fromkeys(_find_keys(child))
-            yield from (
-                UntranslatedRequest((*path, key), name)
-                for name in named
-                if is_device_resource(name)
-            )
+            names = dict.fromkeys(_find_keys(child, configured))
+            yield from (UntranslatedRequest((*path, key), name) for name in names)
         else:
             if key in _NUMBERED:
                 yield from _find_named(child, (*path, key))
-            yield from _find_requests(child, (*path, key), covered)
+            yield from _find_requests(child, (*path, key), covered, configured)
 
 
 def _find_counted(value: Mapping[str, Value], path: Path) -> Iterator[UntranslatedRequest]:
@@ -361,15 +366,27 @@ def _find_counted(value: Mapping[str, Value], path: Path) -> Iterator[Untranslat
             yield UntranslatedRequest((*path, key), name)
 
 
-def _find_keys(text: str, value: re.Pattern[str] = _ANYTHING) -> Iterator[str]:
-    """Yield the keys with a domain, and with such a value, in a text of YAML or JSON."""
-    for match in _KEY_NAMES.finditer(text):
+def _find_keys(
+    text: str, configured: Collection[str], value: re.Pattern[str] = _ANYTHING
+) -> Iterator[str]:
+    """Yield the names of devices that are keys with such a value, in a text of YAML or JSON.
+
+    Of a domain that is not known, only the keys below limits and requests are names of devices.
+    """
+    are_amounts = False
+    for match in _KEYS.finditer(text):
+        if match["amounts"] or match["end"]:
+            are_amounts = bool(match["amounts"])
+        if not match["name"] or not value.match(text, match.end()):
+            continue
         slash = match.start()
         backwards = text[max(0, slash - _MAX_DOMAIN) : slash][::-1]
         domain = _DOMAIN_BACKWARDS.match(backwards)
-        is_address = domain and backwards.startswith("/", domain.end())
-        if domain and not is_address and value.match(text, match.end()):
-            yield f"{domain.group()[::-1]}/{match.group(1)}"
+        if domain and not backwards.startswith("/", domain.end()):
+            name = f"{domain.group()[::-1]}/{match['name']}"
+            is_known = are_amounts or name in configured or is_known_domain(name)
+            if is_known and is_device_resource(name):
+                yield name
 
 
 def _find_named(value: Value, path: Path) -> Iterator[UntranslatedRequest]:
