@@ -69,6 +69,7 @@ def test_a_helm_template_that_is_valid_yaml_stays_in_the_objects(tmp_path: Path)
     assert messages(printed, "TemplateNotRendered") == [
         "metadata.name is a Helm template: {{ .Release.Name }}"
     ]
+    assert messages(printed, "RequestNotInPod") == []
     assert printed["changed"] == 0
 
 

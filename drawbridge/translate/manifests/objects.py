@@ -142,7 +142,12 @@ def _namespace(value: Value) -> str:
 
 
 def report_unreadable(value: Value, name: str) -> Iterator[Finding]:
-    """Report the device requests of a document that is not an object, such as values of a chart."""
+    """Report the device requests of a document that is not an object, such as values of a chart.
+
+    What is wrong with an object, such as a placeholder, is reported at its field.
+    """
+    if isinstance(value, dict) and {"apiVersion", "kind"} <= value.keys():
+        return
     for other_request in find_other_requests(value, ()):
         yield REQUEST_NOT_IN_POD.at(
             format_path((*other_request.path, other_request.name)),
