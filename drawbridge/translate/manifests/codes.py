@@ -13,5 +13,6 @@ QUOTA_COUNTS_NAMES = CODES.define("QuotaCountsNames")
 TEMPLATE_IN_INPUT_DIFFERS = CODES.define("TemplateInInputDiffers")
 
 RAY_GPUS_LOST = CODES.define("RayGpusLost")
+TRAINER_GPUS_LOST = CODES.define("TrainerGpusLost")
 ORIGINAL_MISSING = CODES.define("OriginalMissing")
 ORIGINAL_UNUSABLE = CODES.define("OriginalUnusable")

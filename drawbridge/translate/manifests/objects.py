@@ -23,7 +23,7 @@ from drawbridge.translate.changes.queues import (
 from drawbridge.translate.changes.template import ClaimTemplate
 from drawbridge.translate.context import Translation, TranslationContext
 from drawbridge.translate.legacy.read import read_pod
-from drawbridge.translate.manifests import argo, gitops, quotas, ray
+from drawbridge.translate.manifests import argo, gitops, quotas, ray, trainer
 from drawbridge.translate.manifests.codes import CLAIMS_REFUSED, OPTED_OUT, REQUEST_NOT_IN_POD
 from drawbridge.translate.manifests.counters import report_counters
 from drawbridge.translate.manifests.named_elsewhere import report_named
@@ -112,6 +112,7 @@ def _report_place(value: Value, place: Place, translation: Translation) -> Itera
         yield replace(finding, path=map_finding_path(finding.path, place))
     yield from ray.report_lost_gpus(value, place, translation)
     yield from ray.report_queue_of_cluster(value, place, translation)
+    yield from trainer.report_lost_gpus(value, place, translation)
 
 
 def _add_workload_findings(

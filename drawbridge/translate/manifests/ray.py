@@ -48,7 +48,7 @@ def report_lost_gpus(value: Value, place: Place, translation: Translation) -> It
     )
     if lost is None:
         return
-    count = _count_gpus(after, translation.templates)
+    count = count_gpus(after, translation.templates, _RAY_CONTAINER)
     path = format_path((*place.path[:-1], "rayStartParams"))
     yield RAY_GPUS_LOST.at(
         path,
@@ -80,15 +80,15 @@ def report_queue_of_cluster(
             )
 
 
-def _count_gpus(pod: Value, templates: Iterable[ClaimTemplate]) -> int:
-    """Count the GPUs that the Ray container gets from the claims."""
+def count_gpus(pod: Value, templates: Iterable[ClaimTemplate], container: Path) -> int:
+    """Count the GPUs that a container gets from the claims."""
     by_name: dict[str, Value] = {each.name: dict(each.object) for each in templates}
     claims = {
         f"{as_mapping(claim).get('name')}": as_mapping(claim).get("resourceClaimTemplateName")
         for claim in as_list(get_value(pod, ("spec", "resourceClaims")))
     }
     total = 0
-    for use in as_list(get_value(pod, (*_RAY_CONTAINER, "resources", "claims"))):
+    for use in as_list(get_value(pod, (*container, "resources", "claims"))):
         used = as_mapping(use)
         template = by_name.get(f"{claims.get(str(used.get('name')))}", {})
         total += _count_request(template, f"{used.get('request')}")
