@@ -160,9 +160,6 @@ def _without(file: EditedFile, unused: Mapping[TemplateKey, Document]) -> Edited
             # Comments above a marker are about what stands before it.
             marker = _MARKER.search(text, start, end)
             start = marker.start() if marker else start
-            separator = text.rfind(b"---", 0, start)
-            if separator >= 0 and not text[separator + 3 : start].strip():
-                start = separator
             text = text[:start] + text[end:]
             continue
         items = get_value(document.value, ("items",))

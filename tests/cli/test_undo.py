@@ -85,7 +85,16 @@ spec:
 """
 
 
-@every_row("text", [AS_WRITTEN, AS_WRITTEN.replace("\n", "\r\n"), AS_WRITTEN.rstrip()])
+@every_row(
+    "text",
+    [
+        AS_WRITTEN,
+        AS_WRITTEN.replace("\n", "\r\n"),
+        AS_WRITTEN.rstrip(),
+        f"{AS_WRITTEN}---\n",
+        f"{AS_WRITTEN}---\n---\n",
+    ],
+)
 def test_comments_order_quotes_and_line_ends_come_back(text: str) -> None:
     assert "#|" in translated(text)
     assert undone(translated(text))[1] == text
