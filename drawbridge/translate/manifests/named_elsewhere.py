@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from drawbridge.documents.paths import format_path
-from drawbridge.documents.values import Value
+from drawbridge.documents.paths import Path, format_path, get_value
+from drawbridge.documents.values import Value, as_mapping
 from drawbridge.dra.counted import list_some
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.misspelt_names import DOMAINS
 from drawbridge.translate.manifests.codes import LEGACY_NAME_USED
-from drawbridge.translate.manifests.workloads import find_fields
+from drawbridge.translate.manifests.workloads import find_fields, group_kind
 
 _POLICY: Final = ("spec",)
 _FIELDS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
@@ -32,6 +32,8 @@ _FIELDS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("policy.karmada.io", "OverridePolicy"): _POLICY,
     ("policy.karmada.io", "ClusterOverridePolicy"): _POLICY,
 }
+# The configuration of Volcano's scheduler, in which plugins weigh resources, is a text.
+_VOLCANO: Final[Path] = ("data", "volcano-scheduler.conf")
 _NAME: Final = re.compile(
     rf"(?<![A-Za-z0-9.-])(?:{'|'.join(map(re.escape, sorted(DOMAINS)))})/[A-Za-z0-9._-]{{1,63}}"
 )
@@ -40,7 +42,10 @@ _MAX_NAMES: Final = 5  # in a message
 
 def report_named(value: Value) -> Iterator[Finding]:
     """Yield a finding for each field that names devices or node labels of device plugins."""
-    for kind, path, field in find_fields(value, _FIELDS):
+    fields = [*find_fields(value, _FIELDS)]
+    if group_kind(as_mapping(value)) == ("", "ConfigMap"):
+        fields.append(("ConfigMap", _VOLCANO, get_value(value, _VOLCANO)))
+    for kind, path, field in fields:
         names = list(dict.fromkeys(_find_names(field)))
         if names:
             listed = list_some(names, _MAX_NAMES, "name")

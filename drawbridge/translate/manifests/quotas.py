@@ -66,11 +66,15 @@ def _read_limits(value: Value) -> Iterator[tuple[Path, str]]:
                 yield ("spec", "limits", number, part, name), name
 
 
-def _read_run_ai(value: Value) -> Iterator[tuple[Path, str]]:
-    """Read the quota of a queue of KAI and Run:ai, which counts GPUs without a name."""
-    path: Path = ("spec", "resources", "gpu")
-    if as_mapping(get_value(value, path)):
-        yield path, "nvidia.com/gpu"
+def _read_unnamed(name: str, *paths: Path) -> Callable[[Value], Iterator[tuple[Path, str]]]:
+    """Read a quota that counts GPUs without this name, by which pods request them."""
+
+    def read(value: Value) -> Iterator[tuple[Path, str]]:
+        for path in paths:
+            if as_mapping(get_value(value, path)):
+                yield path, name
+
+    return read
 
 
 def _read_covered(value: Value) -> Iterator[tuple[Path, str]]:
@@ -88,7 +92,10 @@ _KINDS: Final[Mapping[tuple[str, str], Callable[[Value], Iterator[tuple[Path, st
     (_KUEUE, "ClusterQueue"): _read_covered,
     (_KUEUE, "Cohort"): _read_covered,
     ("", "LimitRange"): _read_limits,
-    ("scheduling.run.ai", "Queue"): _read_run_ai,
+    ("scheduling.run.ai", "Queue"): _read_unnamed("nvidia.com/gpu", ("spec", "resources", "gpu")),
+    ("tensor-fusion.ai", "GPUResourceQuota"): _read_unnamed(
+        "tensor-fusion.ai/vram-limit", ("spec", "total"), ("spec", "single")
+    ),
     ("scheduling.volcano.sh", "Queue"): _read_keys(
         ("spec", "capability"), ("spec", "deserved"), ("spec", "guarantee", "resource")
     ),
