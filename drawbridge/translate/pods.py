@@ -61,6 +61,7 @@ from drawbridge.translate.legacy.codes import (
     LIMIT_MISSING,
     REQUESTS_ONLY,
 )
+from drawbridge.translate.legacy.dialects.sriov import warn_of_networks
 from drawbridge.translate.legacy.misspelt_names import accept_served
 from drawbridge.translate.legacy.pod_view import annotation_path, report_rejected_amounts
 from drawbridge.translate.legacy.read import read_pod
@@ -306,6 +307,7 @@ def _compose(
 ) -> Translation:
     pod = patch.pod
     queue = requests.asks[0].queue
+    findings = warn_of_networks(findings, outcome.asks)
     findings += tuple(report_divided_claims(outcome.claims, queue))
     remove_fields(patch, requests.source_fields, {ask.name for ask in outcome.asks})
     add_claims(patch, outcome.claims, whole=bool(queue))

@@ -14,12 +14,14 @@ from drawbridge.documents.patch import apply_edits
 from drawbridge.documents.paths import get_value
 from drawbridge.facts.model import Facts, ResourceFacts
 from drawbridge.facts.serialized import read_facts
+from drawbridge.finding import Severity
 from drawbridge.names import FACTS_ANNOTATION, ORIGINAL_ANNOTATION
 from drawbridge.translate.changes.patch import restore_original
 from drawbridge.translate.context import Translation, TranslationContext, make_context
 from drawbridge.translate.pods import translate
 from tests.tables import YamlValue, every_row, load_cases
 from tests.thorough import drawn
+from tests.translate import worlds
 
 HERE = Path(__file__).parent
 CASES = load_cases(HERE / "pods.yaml")
@@ -306,3 +308,31 @@ def test_invalid_values_beside_a_request_are_preserved(place: str, junk: YamlVal
     pod: YamlValue = {"spec": {"containers": [{"name": "b", **container}, container]}}
     after = apply_edits(pod, translate(pod, UNKNOWING).edits)
     assert json.dumps(junk) in json.dumps(after) or isinstance(junk, list)
+
+
+@pytest.mark.parametrize(
+    ("facts", "name", "severity"),
+    [
+        (
+            worlds.facts(("hgx-h100 sriovnetwork.k8snetworkplumbingwg.io",)),
+            "intel.com/intel_sriov_netdevice",
+            Severity.WARNING,
+        ),
+        (worlds.facts(("hgx-h100 gpu.nvidia.com",)), "nvidia.com/gpu", Severity.INFO),
+        (
+            Facts(names=(ResourceFacts("intel.com/intel_sriov_netdevice", nodes=2),)),
+            "intel.com/intel_sriov_netdevice",
+            Severity.INFO,
+        ),
+    ],
+    ids=["a claim has the functions", "a claim has GPUs", "the plugin keeps the functions"],
+)
+def test_an_unknown_network_warns_where_a_claim_has_the_functions(
+    facts: Facts, name: str, severity: Severity
+) -> None:
+    pod = {
+        "metadata": {"annotations": {"k8s.v1.cni.cncf.io/networks": "a"}},
+        "spec": {"containers": [{"name": "c", "resources": {"limits": {name: 1}}}]},
+    }
+    done = translate(pod, make_context(Configuration(), facts))
+    assert [e.severity for e in done.findings if e.code == "NetworkUnknown"] == [severity]

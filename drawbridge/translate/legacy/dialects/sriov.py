@@ -7,12 +7,14 @@ configuration (`legacy.networks`) maps networks to pools.
 
 import re
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, cast
+
+from msgspec.structs import replace
 
 from drawbridge.config.model import Legacy
 from drawbridge.documents.values import as_list, as_mapping
-from drawbridge.finding import Finding
+from drawbridge.finding import Finding, Severity
 from drawbridge.translate.legacy.asks import (
     NO_REQUESTS,
     Ask,
@@ -80,6 +82,19 @@ def read(pod: PodView, legacy: Legacy) -> PodRequests:
     if builder.asks:
         builder.add_annotations((NETWORKS, DEFAULT), removed=False)
     return builder.build()
+
+
+def warn_of_networks(findings: Iterable[Finding], translated: Iterable[Ask]) -> tuple[Finding, ...]:
+    """Warn of unknown networks of a pod whose virtual functions are in a claim.
+
+    A network that uses them gets none from the device plugin.
+    """
+    if not any(ask.row.startswith(f"{NAME}/") for ask in translated):
+        return tuple(findings)
+    return tuple(
+        replace(each, severity=Severity.WARNING) if each.code == NETWORK_UNKNOWN.name else each
+        for each in findings
+    )
 
 
 def _read_functions(
