@@ -238,7 +238,9 @@ def installed_as_pods(stage: RealStage) -> PodInstallation:
         cluster = PodInstallation(stage.rig)
         cluster.install()
         _RIGS[stage.rig] = cluster
-    cluster = _RIGS[stage.rig]
+    else:
+        cluster = _RIGS[stage.rig]
+        cluster.forget_pools()
     stage.wait("Drawbridge is ready", cluster.rolled_out, READY_SECONDS)
     label = {"metadata": {"labels": {MODE: "enforce"}}}
     stage.client.patch(f"/api/v1/namespaces/{stage.namespace}", label)

@@ -81,8 +81,6 @@ def serve(
 ) -> None:
     """Build the nodes, apply the legacy manifest, and check each pod once `wait` returns it."""
     translated.build(case, nodes)
-    cluster.forget_pools()
-    nodes.wait("the controllers have started again", cluster.rolled_out, CONFIGURED_SECONDS)
     if case.configuration:
         nodes.enter(configured(nodes, cluster, case.configuration))
     nodes.wait("the webhooks decide by the facts", cluster.decided, DECIDED_SECONDS)
