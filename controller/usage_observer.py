@@ -8,7 +8,7 @@ import math
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from fractions import Fraction
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from controller.device_users import name_root_owner
 from controller.plugin_usage import PluginNames, read_plugin_use
@@ -66,13 +66,6 @@ class ObservedClaims(ObjectCache[ClaimHolding], Protocol):
         """Return the seconds since the last response of the API server."""
 
 
-class FormerMeter(NamedTuple):
-    """A meter that observed until the caches no longer followed the API server."""
-
-    meter: Meter
-    end: int
-
-
 class UsageObserver:
     """The meter of this replica, the owners of pods, and the devices of claims.
 
@@ -88,8 +81,8 @@ class UsageObserver:
         is_synced: Callable[[], bool],
     ) -> None:
         self.meter = Meter()
-        # What the book may not have yet, the oldest first.
-        self.former: list[FormerMeter] = []
+        # The meters that have ended, and which the book may not have yet, the oldest first.
+        self.former: list[Meter] = []
         self._answered = 0  # the last change or bookmark of which a check has found claims to tell
         self._version = ""  # up to which claims were followed then
         self._listed = 0  # the last list of claims
@@ -161,24 +154,24 @@ class UsageObserver:
                 self._forget_waiting()
 
     def _end_meter(self) -> None:
-        former, self.meter = FormerMeter(self.meter, self.told_until), Meter()
-        if former.meter.start is not None and former.meter.start < former.end:
+        former, self.meter = self.meter, Meter()
+        former.end = self.told_until
+        if former.start is not None and former.start < former.end:
             self.former = [*self.former, former][-_MOST_FORMER:]
 
     def choose_meter(self, through: int | None, until: int) -> tuple[Meter, int]:
         """Return the meter that continues a book that ends at `through`, and until when it does."""
         if through is not None:
             self.former = [each for each in self.former if each.end > through]
-        if not self.former:
-            return self.meter, until
-        return self.former[0].meter, min(until, self.former[0].end)
+        meter = self.former[0] if self.former else self.meter
+        return meter, min(until, meter.end)
 
     def _forget_waiting(self) -> None:
         """Forget the waiting pods to which nothing is charged any more.
 
         Only a leader looks pods up; in other replicas they come and go.
         """
-        meters = (*(each.meter for each in self.former), self.meter)
+        meters = (*self.former, self.meter)
         periods = [observed for meter in meters if (observed := meter.observed()) is not None]
         charged = {account.owner for period in periods for account in period.accounts()}
         self.waiting = {owner: key for owner, key in self.waiting.items() if owner in charged}

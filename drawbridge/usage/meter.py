@@ -10,6 +10,7 @@ count from the start of the meter with what they hold now. What others used stay
 A time never goes back here. If the clock does, changes have the time of the last one.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
@@ -25,6 +26,9 @@ MAX_DELAY: Final = 120
 # Most changes of claims are seen so many seconds after they happened. A book has only what was seen
 # by then, however late it is written: each replica can tell that from the end of the book alone.
 DELAY: Final = 3
+
+# The end of a meter that observes: none.
+_NO_END: Final = sys.maxsize
 
 # Gaps that are named, until a book has them; later ones are joined with the last one.
 MAX_GAPS: Final = 100
@@ -55,9 +59,13 @@ class _Change(NamedTuple):
     account: Account
     amount: UsedAmount
 
-    def is_in_book(self, through: int) -> bool:
-        """Whether a book that ends at a time has this change, and not a later one."""
-        return self.at <= through and self.seen <= through + DELAY
+    def is_in_book(self, through: int, end: int) -> bool:
+        """Whether a book that ends at a time has this change, and not a later one.
+
+        A book that ends with its meter has all until then, also what the meter saw late: the meter
+        continues no other book.
+        """
+        return self.at <= through and (self.seen <= through + DELAY or through >= end)
 
     def renamed(self, names: Mapping[Account, Account]) -> "_Change":
         return self._replace(account=names.get(self.account, self.account))
@@ -73,6 +81,7 @@ class Observed(NamedTuple):
     first: tuple[HeldClaim, ...] | None
     # The times in which claims can have come and gone unseen.
     gaps: tuple[Gap, ...] = ()
+    end: int = _NO_END
 
     def accounts(self) -> frozenset[Account]:
         """Return all accounts."""
@@ -86,7 +95,7 @@ class Observed(NamedTuple):
         first = self.first and tuple(claim.renamed(names) for claim in self.first)
         rates = sum_usage((names.get(account, account), rate) for account, rate in self.rates)
         changes = tuple(change.renamed(names) for change in self.changes)
-        return Observed(self.start, tuple(rates.items()), changes, first, self.gaps)
+        return self._replace(rates=tuple(rates.items()), changes=changes, first=first)
 
     def measure(self, until: int) -> dict[Account, UsedAmount]:
         """Return what accounts held from the start to a time, multiplied by the seconds."""
@@ -97,14 +106,14 @@ class Observed(NamedTuple):
         changed = (
             (each.account, each.amount.times(until - each.at))
             for each in self.changes
-            if each.is_in_book(until)
+            if each.is_in_book(until, self.end)
         )
         return sum_usage((*constant, *changed))
 
     def held_at(self, time: int) -> dict[Account, UsedAmount]:
         """Return what accounts held at a time since the start."""
-        changes = ((each.account, each.amount) for each in self.changes if each.is_in_book(time))
-        return sum_usage((*self.rates, *changes))
+        changes = (each for each in self.changes if each.is_in_book(time, self.end))
+        return sum_usage((*self.rates, *((each.account, each.amount) for each in changes)))
 
 
 class Meter:
@@ -112,6 +121,7 @@ class Meter:
 
     def __init__(self) -> None:
         self.start: int | None = None  # nothing is known about the time before
+        self.end = _NO_END
         self._began = 0
         self._first: tuple[HeldClaim, ...] | None = None
         self._held: dict[str, HeldClaim] = {}
@@ -200,7 +210,7 @@ class Meter:
             return None
         rates = tuple(self._rates.items())
         changes, gaps = tuple(self._changes), tuple(self._gaps)
-        return Observed(self.start, rates, changes, self._first, gaps)
+        return Observed(self.start, rates, changes, self._first, gaps, self.end)
 
     def forget(self, before: int) -> None:
         """Move the start to the end of a book. What the book does not have stays."""
@@ -208,7 +218,7 @@ class Meter:
             return
         kept = []
         for change in self._changes:
-            if change.is_in_book(before):
+            if change.is_in_book(before, self.end):
                 _add_to(self._rates, change.account, change.amount)
             else:
                 kept.append(change)

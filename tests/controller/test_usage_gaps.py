@@ -171,6 +171,25 @@ def test_a_claim_that_is_released_while_nobody_observes_is_unknown_since_then() 
     assert (used.devices, used.unknown) == (27, 73)
 
 
+@every_row("seen", [55, 60, 62])
+def test_an_allocation_that_is_seen_late_is_in_the_book_before_a_watch_breaks(seen: int) -> None:
+    cluster = Cluster()
+    controller = Controller(cluster)
+    controller.write()
+    wait(cluster, controller, 60)
+    cluster.time = NOW + seen
+    cluster.claim("a", "gpu-0", allocated=NOW + 20)
+    cluster.time = NOW + 63
+    cluster.claims.fresh = False
+    controller.check()
+    break_watch(cluster, controller, 27)
+    cluster.time = NOW + 303
+    controller.write()
+    assert cluster.books()[0].gaps == ((NOW + 57, NOW + 90),)
+    (used,) = cluster.used().values()
+    assert (used.devices, used.unknown) == (280, 0)
+
+
 def test_the_book_gets_what_was_observed_while_a_watch_is_broken() -> None:
     cluster = Cluster()
     controller = Controller(cluster)
