@@ -24,7 +24,9 @@ _LEFT: Final = 7_500
 # allocation comes from a wrong clock.
 MAX_DELAY: Final = 120
 # Most changes of claims are seen so many seconds after they happened. A book has only what was seen
-# by then, however late it is written: each replica can tell that from the end of the book alone.
+# by then, however late it is written: its end tells the replica that wrote it what it has. A new
+# leader goes by when it saw a change itself, which can be another time: it then counts twice, or
+# not at all, what an allocation held before the end of the last book.
 DELAY: Final = 3
 
 # The end of a meter that observes: none.
