@@ -65,14 +65,15 @@ class ReportWriter:
 
     def _report_claim(self, told: ClaimFinding) -> None:
         finding, metadata = told.finding, told.claim.metadata
-        key = (metadata.uid, finding)
+        # Events of a claim do not tell its rivals of other namespaces apart.
+        whole = replace(finding, message=told.unabridged or finding.message)
+        key = (metadata.uid, whole)
         if self._reported.get(key, now := self._now()):
             return
         self._reported.put(key, leads := self._leads(), until=now + REPEAT_SECONDS)
         if not leads:
             return
         # A conflict is reported on each claim that takes part, and counts once.
-        whole = replace(finding, message=told.unabridged or finding.message)
         if finding.code == DEVICE_HELD_TWICE.name and not self._reported.get(("", whole)):
             self._reported.put(("", whole), value=True)
             metrics.ALLOCATOR_DOUBLES.inc()
@@ -89,9 +90,13 @@ class ReportWriter:
         )
         pod = ended.pod
         involved = InvolvedObject("v1", "Pod", pod.name, pod.namespace, pod.uid)
-        self._tell(finding, involved, "Hold", finding.message)
+        self._tell(finding, involved, "Hold")
 
-    def _tell(self, finding: Finding, involved: InvolvedObject, action: str, logged: str) -> None:
+    def _tell(
+        self, finding: Finding, involved: InvolvedObject, action: str, logged: str = ""
+    ) -> None:
+        """Record a finding, and log a message; without one, the first finding of an event only."""
         for treated in apply_policies((finding,), self._configuration().findings):
-            if self._recorder.record(treated, involved, action):
-                log_finding(_LOG, replace(treated, message=logged))
+            is_first = self._recorder.record(treated, involved, action)
+            if logged or is_first:
+                log_finding(_LOG, replace(treated, message=logged or treated.message))

@@ -81,6 +81,19 @@ def test_a_conflict_across_namespaces_counts_once_and_the_log_has_all_names(
     assert [each.getMessage() for each in caplog.records] == [whole, whole]
 
 
+def test_each_rival_of_another_namespace_is_counted_and_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    before, replica = count_doubles(), Replica(leads=True)
+    rivals = [f"held by a/ours and b/{name}" for name in ("one", "two")]
+    finding = DEVICE_HELD_TWICE.at("", "held by a/ours and a claim of another namespace")
+    for whole in (*rivals, *rivals):
+        replica.reporter.report(ClaimFinding(finding, OURS, whole))
+    assert count_doubles() == before + 2
+    assert [each.getMessage() for each in caplog.records] == rivals
+    assert replica.messages == [finding.message] * 2
+
+
 def test_a_hold_that_ends_again_and_again_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     pod = cast("SchedulingPod", SimpleNamespace(name="train-0", namespace="team", uid="u-1"))
     replica = Replica(leads=True)
