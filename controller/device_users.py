@@ -137,7 +137,16 @@ def find_owner(pod: HangingPod) -> str:
 def name_root_owner(pod: PodMetadata) -> str:
     """Return `kind/name` of the root owner, cut: a reference can have a megabyte of either."""
     kind, _, name = find_root_owner("", pod).removeprefix("/").partition("/")
-    return f"{kind[:_MAX_NAME]}/{name[:_MAX_NAME]}"
+    return format_owner(kind, name)
+
+
+def format_owner(kind: str, name: str) -> str:
+    """Return `kind/name`, cut.
+
+    No kind begins with a parenthesis, as what stands in the books for an unknown owner does, but
+    anybody can write such a reference.
+    """
+    return f"{kind.lstrip('(')[:_MAX_NAME]}/{name[:_MAX_NAME]}"
 
 
 class DeviceUsers:

@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 from fractions import Fraction
 from typing import Any, Final, Protocol
 
-from controller.device_users import name_root_owner
+from controller.device_users import format_owner, name_root_owner
 from controller.plugin_usage import PluginNames, read_plugin_use
 from controller.protocols import ObjectCache, Unstructured, WatchedObject
 from controller.watched_objects import WatchedPod
@@ -304,7 +304,7 @@ class UsageObserver:
         if owner is None:
             return f"ResourceClaim/{use.name}"
         if owner.kind != _POD:
-            return f"{owner.kind}/{owner.name}"
+            return format_owner(owner.kind, owner.name)
         owner_name = self._owners.get((use.namespace, owner.uid))
         if owner_name is not None:
             return owner_name

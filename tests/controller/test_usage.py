@@ -109,6 +109,7 @@ class Cluster:
         allocated: int | None = None,
         namespace: str = TEAM,
         reserved: str = "",
+        kind: str = "Pod",
         **share: str,
     ) -> None:
         """Write a claim with these devices, or with shares of them."""
@@ -120,7 +121,7 @@ class Cluster:
         metadata: dict[str, Any] = {"name": name, "namespace": namespace}
         if pod:
             metadata["ownerReferences"] = [
-                {"kind": "Pod", "name": pod, "uid": uid, "controller": True}
+                {"kind": kind, "name": pod, "uid": uid, "controller": True}
             ]
         allocation: dict[str, Any] = {"devices": {"results": results}}
         if allocated is not None:

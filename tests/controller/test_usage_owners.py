@@ -93,3 +93,26 @@ def test_a_claim_of_another_namespace_takes_no_owner_of_a_pod() -> None:
         cluster.time += 60
         controller.write()
     assert {*cluster.used()} == {(TEAM, "Job/train"), (TEAM, "Job/late"), ("zz-other", UNKNOWN)}
+
+
+@every_row("of_pod", [False, True])
+def test_an_owner_with_an_invented_kind_is_no_pod_of_another_namespace(*, of_pod: bool) -> None:
+    """The observer has keys of its own for pods that it has not looked up yet."""
+    cluster = Cluster()
+    victim = cluster.pod("train-0", "secret", pending=False)
+    cluster.claim("a", "gpu-0", pod="train-0", uid=victim)
+    controller = Controller(cluster)
+    controller.check()
+    (waiting,) = controller.observer.waiting
+    kind, _, name = waiting.partition("/")
+    owner = {"kind": kind, "name": name, "uid": "x", "controller": True}
+    if of_pod:
+        metadata = {"name": "x", "namespace": "zz-other", "ownerReferences": [owner]}
+        uid = cluster.every_pod.put({"metadata": metadata}).uid
+        cluster.claim("b", "gpu-1", pod="x", uid=uid, namespace="zz-other")
+    else:
+        cluster.claim("b", "gpu-1", pod=name, uid="x", namespace="zz-other", kind=kind)
+    for _ in range(2):
+        cluster.time += 60
+        controller.write()
+    assert {*cluster.used()} == {(TEAM, "Job/secret"), ("zz-other", waiting.removeprefix("("))}
