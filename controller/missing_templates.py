@@ -298,6 +298,9 @@ class MissingTemplateReconciler:
         if missing and self._is_early(key, pod):
             return
         began = self._elapsed()
+        if missing:
+            # What ends its reason to wait meanwhile queues it again.
+            self._unresolved[key] = self._find_unresolved(key, pod)
         findings = await self._create_missing(pod, missing) if missing else ()
         if findings == ():
             self._early.pop(key, None)
@@ -390,13 +393,16 @@ class MissingTemplateReconciler:
         if findings == ():
             self._unresolved.pop(key, None)
             return
-        before = self._unresolved.get(key, _Unresolved(""))
-        reported = before.reported if before.uid == pod.uid else ()
+        reported = self._find_unresolved(key, pod).reported
         new = [each for each in findings or () if each.code not in reported]
         for finding in new:
             self._report(finding, pod, _EVENTS[finding.code])
         codes = dict.fromkeys((*reported, *(each.code for each in new)))
         self._unresolved[key] = _Unresolved(pod.uid, tuple(codes))
+
+    def _find_unresolved(self, key: NamespacedName, pod: WatchedObject[WatchedPod]) -> _Unresolved:
+        before = self._unresolved.get(key)
+        return before if before is not None and before.uid == pod.uid else _Unresolved(pod.uid)
 
     async def _create(self, template: ClaimTemplate, namespace: str) -> Finding | None:
         """Create a template, unless it would be stored with other content."""

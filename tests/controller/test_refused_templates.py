@@ -4,19 +4,24 @@ A tenant can write a pod in the form of a translated one, which admission leaves
 """
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
+from controller import missing_templates
 from controller.pod_templates import rebuild_templates
 from controller.protocols import Unstructured
 from controller.watched_objects import WatchedPod
+from drawbridge.brief import BriefRuns, CutShort
 from drawbridge.config.model import Configuration
 from drawbridge.finding import Finding
 from drawbridge.names import TRANSLATE_LABEL
+from drawbridge.process.forked import ForkLimits
 from drawbridge.translate.context import make_context
 from tests.cluster.memory_store import MemoryStore
-from tests.controller.waiting_pods import NEW, Scene, translated
+from tests.controller.waiting_pods import NEW, TEAM, Scene, translated
 from tests.tables import every_row
 from tests.webhook.admission.harness import configuration
 
@@ -83,6 +88,32 @@ def test_a_pod_gets_its_template_when_the_quota_allows_it() -> None:
     scene.configuration = Configuration()
     scene.reconciler.queue_unresolved()
     assert scene.reconcile() == [name]
+
+
+@every_row("is_scope", [False, True])
+def test_a_pod_that_a_quota_allows_while_it_is_restored_gets_its_template(
+    monkeypatch: pytest.MonkeyPatch, *, is_scope: bool
+) -> None:
+    pod, name = translated()
+    scene = Scene()
+    scene.configuration = configuration(limit(1))
+
+    async def restore(work: Callable[[], bytes], _: ForkLimits) -> bytes:
+        restored = work()
+        scene.configuration = Configuration()
+        if is_scope:
+            scene.reconciler.namespace_changed(None, scene.namespaces.get(TEAM))
+        else:
+            scene.reconciler.queue_unresolved()
+        return restored
+
+    def cut(*_: object) -> None:
+        raise CutShort
+
+    monkeypatch.setattr(missing_templates, "run_forked", restore)
+    monkeypatch.setattr(BriefRuns, "run", cut)
+    scene.put(pod)
+    assert [scene.reconcile() for _ in range(2)][-1] == [name]
 
 
 def test_no_other_context_hides_why_admission_refuses_a_pod() -> None:
