@@ -19,7 +19,7 @@ from drawbridge.agreement.admission_codes import (
 from drawbridge.containers import most_at_once
 from drawbridge.documents.patch import Edit
 from drawbridge.documents.paths import format_path
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_mapping
 from drawbridge.dra.quantity import Quantity, find_quantity
 from drawbridge.finding import Finding
 from drawbridge.translate.changes.patch import Patch
@@ -87,6 +87,7 @@ def check_pod(removed: RemovedRequests, ranges: Sequence[LimitRange]) -> tuple[F
     if unknown and removed.names:
         message = f"LimitRange {unknown} is too large, so its limits are not known"
         return (LIMIT_RANGE_TOO_LARGE.at("spec", message),)
+    removed = _add_defaults(removed, ranges)
     violations = tuple(_find_violations(removed, ranges, _original_amounts))
     if violations:
         return tuple(
@@ -101,21 +102,29 @@ def check_pod(removed: RemovedRequests, ranges: Sequence[LimitRange]) -> tuple[F
     )
 
 
-def check_template(removed: RemovedRequests, ranges: Sequence[LimitRange]) -> tuple[Finding, ...]:
-    """Report the same for a pod template, which has no defaults yet.
+def _add_defaults(removed: RemovedRequests, ranges: Sequence[LimitRange]) -> RemovedRequests:
+    """Return the requests as LimitRanger checks them: it adds defaults for missing names first.
 
-    The API server sets missing requests to the limits. Containers without device requests are not
-    checked.
+    A pod template has none yet, nor has a container that another webhook added. The API server sets
+    missing requests to the limits.
     """
-    containers = tuple(map(_add_requests, (each for each in removed.containers if each.removed)))
-    return check_pod(RemovedRequests(removed.names, containers), ranges)
-
-
-def _add_requests(container: ContainerRequests) -> ContainerRequests:
-    parts = (container.before.get(part) for part in ("limits", "requests"))
-    limits, requests = (each if isinstance(each, dict) else {} for each in parts)
-    before: dict[str, Value] = {"limits": limits, "requests": {**limits, **requests}}
-    return replace(container, before=before)
+    limits: dict[str, Value] = {}
+    requests: dict[str, Value] = {}
+    for range_ in ranges:
+        for item in range_.spec.limits or ():
+            if item.type == "Container":
+                limits |= item.default or {}
+                requests |= item.default_request or {}
+    containers = []
+    for container in removed.containers:
+        own = as_mapping(container.before.get("limits"))
+        asked = as_mapping(container.before.get("requests"))
+        before: dict[str, Value] = {
+            "limits": {**limits, **own},
+            "requests": {**requests, **own, **asked},
+        }
+        containers.append(replace(container, before=before))
+    return replace(removed, containers=tuple(containers))
 
 
 def keep_zero_amounts(removed: RemovedRequests, ranges: Sequence[LimitRange]) -> tuple[Edit, ...]:

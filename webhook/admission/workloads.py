@@ -105,7 +105,7 @@ def _add_findings(
     if not decision.edits:
         return decision
     unconfigured = (
-        *limit_ranges.check_template(decision.removed, context.ranges),
+        *limit_ranges.check_pod(decision.removed, context.ranges),
         *check_device_quotas(decision.device_charge, namespace, context.device_quotas),
         *scope.find_label_without_effect(_read_metadata(place), context.namespace.mode),
     )
