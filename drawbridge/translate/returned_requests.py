@@ -8,6 +8,7 @@ replaced. Any user can write that patch, so it only decides which requests are r
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -18,6 +19,8 @@ from drawbridge.config.model import Configuration
 from drawbridge.documents.patch import Edit, apply_edits
 from drawbridge.documents.paths import Path, format_path, get_value
 from drawbridge.documents.values import Value, as_list, as_mapping, equal_json
+from drawbridge.dra.classes import is_implicit_name
+from drawbridge.dra.quantity import valid_quantity
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding, Severity
 from drawbridge.names import ORIGINAL_ANNOTATION, POD_CLAIM, TEMPLATE_PREFIX
@@ -38,6 +41,8 @@ from drawbridge.translate.legacy.pod_view import (
     DeviceResource,
     annotation_path,
     format_value,
+    is_device_resource,
+    list_containers,
     view_pod,
 )
 from drawbridge.translate.legacy.read import read_pod
@@ -128,10 +133,24 @@ def report_changed(
 
 def _has_lost_claims(pod: Value, configuration: Configuration) -> bool:
     """Whether a translation wrote claims and no container has any, nor requests devices."""
-    containers = view_pod(pod, configuration.legacy).containers
-    resources = (as_mapping(container.raw.get("resources")) for container in containers)
-    has_any = any(as_list(each.get("claims")) for each in resources)
+    has_any = any(
+        as_list(as_mapping(raw.get("resources")).get("claims")) or _requests_devices(raw)
+        for _, raw, _ in list_containers(as_mapping(get_value(pod, ("spec",))))
+    )
     return had_claims(pod) and not has_any and not read_pod(pod, configuration).asks
+
+
+def _requests_devices(container: Mapping[str, Value]) -> bool:
+    """Whether a container requests devices of a plugin or a class, of any name."""
+    resources = as_mapping(container.get("resources"))
+    parts = (as_mapping(resources.get(part)).items() for part in ("limits", "requests"))
+    for name, value in chain.from_iterable(parts):
+        amount = valid_quantity(value)
+        if (is_device_resource(name) or is_implicit_name(name)) and (
+            amount is None or amount.sign()
+        ):
+            return True
+    return False
 
 
 def _find_returned_fields(

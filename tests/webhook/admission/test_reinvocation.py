@@ -150,12 +150,22 @@ def copy_annotations(changed: YamlValue) -> None:
     changed["spec"]["containers"][0]["name"] = "helper"
 
 
-def leave_to_plugin(changed: YamlValue) -> None:
-    strip_claims(changed)
-    changed["spec"]["containers"][0]["resources"]["limits"] = {SERVED: "1"}
+def request_instead(**limits: str) -> Callable[[YamlValue], None]:
+    def change(changed: YamlValue) -> None:
+        strip_claims(changed)
+        changed["spec"]["containers"][0]["resources"]["limits"] = limits
+
+    return change
 
 
-@pytest.mark.parametrize("change", [strip_claims, strip_used])
+@pytest.mark.parametrize(
+    "change",
+    [
+        strip_claims,
+        strip_used,
+        request_instead(cpu="1", **{"example.com/fpga": "0"}),
+    ],
+)
 @pytest.mark.parametrize("policy", ["", "warn"])
 @pytest.mark.asyncio
 async def test_a_pod_that_lost_all_its_claims_is_denied(
@@ -177,7 +187,15 @@ async def test_a_pod_that_lost_all_its_claims_is_denied(
 
 @pytest.mark.parametrize(
     "change",
-    [replace_tolerations, replace_claim, change_scheduler, copy_annotations, leave_to_plugin],
+    [
+        replace_tolerations,
+        replace_claim,
+        change_scheduler,
+        copy_annotations,
+        request_instead(**{SERVED: "1"}),
+        request_instead(**{"example.com/fpga": "1"}),
+        request_instead(**{"deviceclass.resource.kubernetes.io/gpu.nvidia.com": "1"}),
+    ],
 )
 @pytest.mark.asyncio
 async def test_a_pod_without_what_its_translation_wrote_is_reported(
@@ -191,6 +209,19 @@ async def test_a_pod_without_what_its_translation_wrote_is_reported(
     assert (reviewed.allowed, reviewed.patch) == (True, [])
     codes = [each.partition(":")[0] for each in reviewed.warnings]
     assert (codes[0], codes[-1]) == ("TranslationChanged", "details")
+
+
+@pytest.mark.asyncio
+async def test_a_fraction_that_a_plugin_serves_is_a_request_of_a_pod_without_claims() -> None:
+    harness = build_harness({}, [], [])
+    changed = (await harness.pod(pod({GPU: "2"}))).after
+    strip_claims(changed)
+    changed["metadata"]["annotations"]["gpu-fraction"] = "0.5"
+    changed["metadata"]["labels"] = {"kai.scheduler/queue": "a"}
+    harness.configure({}, {"names": [{"name": GPU, "nodes": 1}]})
+    reviewed = await harness.pod(changed)
+    assert (reviewed.allowed, reviewed.patch) == (True, [])
+    assert reviewed.warnings[0].startswith("TranslationChanged")
 
 
 @pytest.mark.parametrize("is_put_back", [False, True])
