@@ -12,6 +12,7 @@ import pytest
 
 from drawbridge.dra.resource_quotas import ResourceQuota
 from drawbridge.names import ORIGINAL_ANNOTATION
+from drawbridge.translate.changes.undo import shorten
 from drawbridge.translate.context import TranslationContext
 from drawbridge.translate.manifests.objects import translate_object
 from tests.tables import YamlValue
@@ -158,11 +159,24 @@ def request_instead(**limits: str) -> Callable[[YamlValue], None]:
     return change
 
 
+def shorten_undo(change: Callable[[YamlValue], None]) -> Callable[[YamlValue], None]:
+    """As of a manifest that the command line wrote with `--short-original`."""
+
+    def change_both(changed: YamlValue) -> None:
+        change(changed)
+        annotations = changed["metadata"]["annotations"]
+        undo = msgspec.json.decode(annotations[ORIGINAL_ANNOTATION])
+        annotations[ORIGINAL_ANNOTATION] = msgspec.json.encode(shorten(undo)).decode()
+
+    return change_both
+
+
 @pytest.mark.parametrize(
     "change",
     [
         strip_claims,
         strip_used,
+        shorten_undo(strip_claims),
         request_instead(cpu="1", **{"example.com/fpga": "0"}),
     ],
 )
@@ -192,6 +206,7 @@ async def test_a_pod_that_lost_all_its_claims_is_denied(
         replace_claim,
         change_scheduler,
         copy_annotations,
+        shorten_undo(copy_annotations),
         request_instead(**{SERVED: "1"}),
         request_instead(**{"example.com/fpga": "1"}),
         request_instead(**{"deviceclass.resource.kubernetes.io/gpu.nvidia.com": "1"}),
