@@ -59,6 +59,8 @@ CASES: dict[str, tuple[dict[str, Any], int, str]] = {
     "a quota that warns": ({**limit(1), "findings": {"DeviceQuotaTooSmall": "warn"}}, 1, ""),
     "a policy": ({"findings": {"TolerationAdded": "enforce"}}, 1, "TolerationAdded"),
     "a policy that warns": ({"findings": {"TolerationAdded": "warn"}}, 1, ""),
+    # A driver can restart while a pod waits.
+    "a policy on what the facts say": ({"findings": {"ClassWithoutDevices": "enforce"}}, 1, ""),
     "a policy of another finding": ({"findings": {"QuotaExceeded": "enforce"}}, 1, ""),
 }
 

@@ -58,6 +58,7 @@ CODES = {
         "TemplateLater",
         "DeviceQuotaTooSmall",
         "TranslationChanged",
+        "ClassWithoutDevices",
     )
 }
 
