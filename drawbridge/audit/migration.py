@@ -26,6 +26,7 @@ _UNOWNED: Final = (
     "has a device plugin of which no DaemonSet was read, so no command lets it go: give its"
     " DaemonSet or its pods"
 )
+_KEEPING: Final = "has a device plugin that can also serve NICs, which the plan does not move"
 
 
 class Rehearsed(NamedTuple):
@@ -118,10 +119,11 @@ def _read_namespaces(objects: AuditedObjects, namespaces: Sequence[NamespaceAudi
 
 def _find_unowned(groups: Sequence[Group]) -> Iterator[tuple[str, str]]:
     """Yield the nodes whose plugin no command lets go, and why."""
+    keeping = preparation.find_keeping(groups)
     for group in groups:
-        if group.has_plugin and not preparation.replaceable_plugins([group]):
-            for node in group.nodes:
-                yield node.name, _UNOWNED
+        if group.has_plugin and not preparation.replaceable_plugins([group], keeping):
+            why = _KEEPING if preparation.replaceable_plugins([group], ()) else _UNOWNED
+            yield from ((node.name, why) for node in group.nodes)
 
 
 # --- notes ---------------------------------------------------------------------------------------

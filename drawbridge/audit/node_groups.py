@@ -53,6 +53,7 @@ class Group(NamedTuple):
     plugins: tuple[Plugin, ...]
     driver: str  # the driver that the nodes are expected to get
     replaced: frozenset[str]  # the names that go with the plugin
+    kept: frozenset[str]  # the names of NICs that their plugin serves on
     expects: bool  # labels say that the nodes have GPUs
     lost: frozenset[str]  # names that a plugin offered, and of which it offers 0
 
@@ -95,16 +96,18 @@ def group_nodes(
     names, groups = Counter[str](), []
     for nodes in sorted(alike.values(), key=lambda each: each[0].name):
         first = nodes[0]
+        units = advertised_resources(first)
         group = Group(
             "",
             tuple(nodes),
             _find_selector(nodes, objects.nodes),
-            advertised_resources(first),
+            units,
             now[first.name],
             after[first.name],
             plugins.get(first.name, ()),
             prediction.drivers.get(first.name, ""),
-            prediction.replaced.get(first.name, frozenset()),
+            gone := prediction.replaced.get(first.name, frozenset()),
+            prediction.kept & units.keys() - gone,
             any(label in first.labels for label in _EXPECTING),
             _lost(first),
         )

@@ -82,7 +82,7 @@ def predict(
     kept, unknown = set[str](), set[str]()
     unable = find_without_driver(objects.nodes)
     there = {each.name: _find_there(each, objects, publishing, families) for each in objects.nodes}
-    shared = _find_shared(there, publishing)
+    shared = _find_shared(there)
     for node in objects.nodes:
         names = advertised_resources(node)
         if node.name in unable:
@@ -90,7 +90,7 @@ def predict(
             continue
         annotations = objects.annotations.get(node.name, {})
         begun = families.get(read_mark(annotations)[0])
-        alone = there[node.name] - shared if len(there[node.name]) == 1 else frozenset[str]()
+        alone = there[node.name] - shared
         family = _choose(names, node, families, configuration, alone) or begun
         gone = frozenset(name for name in names if family and _replaces(family, name))
         kept |= {name for name in names.keys() - gone if _counts_nics(name, families)}
@@ -135,15 +135,13 @@ def _find_there(
     return frozenset({*needed, *had & families.keys()})
 
 
-def _find_shared(
-    there: Mapping[str, frozenset[str]], publishing: Mapping[str, Collection[str]]
-) -> frozenset[str]:
-    """Return the drivers that publish on a node which has or needs another one, too.
+def _find_shared(there: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    """Return the drivers that a node has or needs which has or needs another one, too.
 
-    Where a driver of the plan runs, the label of the node decides, which names one driver.
+    Where a driver of the plan runs, the label of the node decides, which names one driver. The
+    plugin of a driver that such a node needs stays there, and one DaemonSet runs it on all nodes.
     """
-    nodes = (name for name, drivers in there.items() if len(drivers) > 1)
-    return frozenset(driver for name in nodes for driver in publishing.get(name, ()))
+    return frozenset(each for drivers in there.values() if len(drivers) > 1 for each in drivers)
 
 
 def _choose(
@@ -155,7 +153,7 @@ def _choose(
 ) -> Family | None:
     """Return the family whose driver replaces the plugin of a node.
 
-    A driver of NICs must be `alone`: no node that it runs on has or needs another driver.
+    A driver of NICs must be `alone`: no node that has or needs it has or needs another driver.
     """
     names = [*names]
     if any(map(_REGISTER.fullmatch, node.registrations)) or any(

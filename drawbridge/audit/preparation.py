@@ -1,6 +1,6 @@
 """The first and the last steps of a migration: what keeps plugins and drivers apart, and goes."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from drawbridge.agreement.scope import Mode
@@ -95,7 +95,7 @@ def keep_apart(
 
     `drivers` are the DaemonSets of drivers that are installed, `publishing` the drivers that run.
     """
-    plugins = without_operands(replaceable_plugins(to_move), to_move)
+    plugins = without_operands(replaceable_plugins(to_move, find_keeping(groups)), to_move)
     needed = dict.fromkeys(group.driver for group in to_move)
     # A node selector would remove a driver from the nodes where it runs already.
     served = [e for e in groups if not e.has_plugin and e.now.drivers & needed.keys()]
@@ -220,10 +220,16 @@ def _restore(before: Mapping[str, Value], change: Mapping[str, Value]) -> dict[s
 # --- plugins -------------------------------------------------------------------------------------
 
 
-def replaceable_plugins(groups: Iterable[Group]) -> list[Plugin]:
+def find_keeping(groups: Iterable[Group]) -> frozenset[Plugin]:
+    """Return the plugins that serve on on any node: a DaemonSet changes on all nodes."""
+    return frozenset(p for g in groups for p in name_serving(g.kept, g.plugins, g.units))
+
+
+def replaceable_plugins(groups: Iterable[Group], keeping: Collection[Plugin]) -> list[Plugin]:
     """Return the plugins whose DaemonSets were found and whose names drivers replace."""
     serving = (p for g in groups for p in name_serving(g.replaced, g.plugins, g.units))
-    return [*dict.fromkeys(e for e in serving if e.owner.startswith("DaemonSet/"))]
+    owned = dict.fromkeys(e for e in serving if e.owner.startswith("DaemonSet/"))
+    return [each for each in owned if each not in keeping]
 
 
 def without_operands(plugins: Iterable[Plugin], groups: Iterable[Group]) -> list[Plugin]:
@@ -236,7 +242,7 @@ def remove_plugins(
     groups: Sequence[Group], needed: frozenset[str], daemons: Mapping[tuple[str, str], Daemon]
 ) -> MigrationStep | None:
     """Return the step that removes the plugins of which no pod needs a name; None without any."""
-    plugins = without_operands(replaceable_plugins(groups), groups)
+    plugins = without_operands(replaceable_plugins(groups, find_keeping(groups)), groups)
     removed = [
         p for p in plugins if not p.serves(name for name in needed if _is_of(p, name, groups))
     ]

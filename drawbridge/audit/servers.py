@@ -11,13 +11,14 @@ from drawbridge.audit.allowed_nodes import AllowedNodes
 from drawbridge.audit.objects import MAX_TEXT, namespace_of, text_at
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
+from drawbridge.dra.families import FAMILIES, NIC, serves_name
 from drawbridge.dra.nodes import Node
 from drawbridge.facts.served_names import advertised_resources
 
 _FOLDER: Final = "/device-plugins"
 _UNKNOWN: Final = "device plugin"
 _SRIOV: Final = "SR-IOV device plugin"
-# The names of these are those of GPUs, which the prefixes of others can include.
+# Names of GPUs, which the prefixes of a plugin of NICs can include.
 _OF_GPUS: Final = ("nvidia.com/gpu", "nvidia.com/mig-", "intel.com/gpu", "gpu.intel.com/")
 # A word in the name or the images of a plugin, what a person calls it, and the names it serves.
 _KNOWN: Final = (
@@ -55,11 +56,18 @@ class Plugin(NamedTuple):
 
     def serves(self, names: Iterable[str]) -> bool:
         """Whether any of these names can be the plugin's. An unknown plugin can serve all."""
-        return any(
-            name.startswith(self.prefixes or "")
-            and not (self.title == _SRIOV and name.startswith(_OF_GPUS))
-            for name in names
-        )
+        if not self.prefixes:
+            return any(True for _ in names)
+        others = _is_of_gpus if self.title == _SRIOV else _is_of_nics
+        return any(name.startswith(self.prefixes) and not others(name) for name in names)
+
+
+def _is_of_gpus(name: str) -> bool:
+    return name.startswith(_OF_GPUS)
+
+
+def _is_of_nics(name: str) -> bool:
+    return any(serves_name(each, name) for each in FAMILIES if each.kind == NIC)
 
 
 def find_plugins(
