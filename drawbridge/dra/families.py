@@ -36,7 +36,8 @@ class Family(msgspec.Struct, frozen=True):
     name: str = ""  # the attribute with the product name
     profile: str = ""
     architecture: str = ""
-    legacy_names: tuple[str, ...] = ()  # device-plugin resources that count the same devices
+    # Device-plugin resources that count the same devices; `!` takes names from those before it.
+    legacy_names: tuple[str, ...] = ()
     other_names: tuple[str, ...] = ()  # those of parts of them
     required_attribute: str = ""  # only devices with this attribute set to true count
     numa: str = ""  # the driver's own attribute with the NUMA node
@@ -56,6 +57,10 @@ _OTHERS_OF_NVIDIA: Final = (
     "nvidia.com/gpumem*",
     "volcano.sh/*gpu-*",
 )
+# The plugin for SR-IOV serves any device with virtual functions, under the prefix of a vendor whose
+# other plugins use it, too. Names without a word of networks are in `legacy.networks`.
+_OF_NETWORKS: Final = ("sriov", "hostdev", "mlnx", "netdev", "dpdk", "_nic", "rdma")
+_OF_ACCELERATORS: Final = ("fec", "fpga", "qat", "dsa", "gpu")
 
 FAMILIES: Final[tuple[Family, ...]] = (
     Family(
@@ -145,11 +150,11 @@ FAMILIES: Final[tuple[Family, ...]] = (
         short_name="sriov",
         name="resourceName",
         legacy_names=(
-            *("mellanox.com/*", "openshift.io/*", "intel.com/intel_*", "intel.com/sriov*"),
-            *("intel.com/*netdevice*", "intel.com/*dpdk*", "intel.com/*vfio*", "intel.com/*rdma*"),
-            *("intel.com/*nic*", "intel.com/*vf*", "nvidia.com/hostdev*", "nvidia.com/sriov*"),
-            *("nvidia.com/mlnx*", "nvidia.com/*_vf*", "nvidia.com/*_nic*", "nvidia.com/*_rdma*"),
-            *("nvidia.com/*rdma_*", "nvidia.com/rdma-vf"),
+            "mellanox.com/*",
+            "openshift.io/*",
+            *(f"intel.com/*{word}*" for word in _OF_NETWORKS),
+            *(f"!intel.com/*{word}*" for word in _OF_ACCELERATORS),
+            *(f"nvidia.com/*{word}*" for word in _OF_NETWORKS),
         ),
         numa="dra.net/numaNode",
     ),
@@ -233,4 +238,9 @@ def served_names(patterns: tuple[str, ...], names: tuple[str, ...]) -> frozenset
 @functools.lru_cache
 def _compile(patterns: tuple[str, ...]) -> re.Pattern[str]:
     """Compile all patterns into one regular expression; cached once per family."""
-    return re.compile("|".join(map(fnmatch.translate, patterns)))
+    expression = r"(?!)"
+    for pattern in patterns:
+        names = fnmatch.translate(pattern.removeprefix("!"))
+        is_taken = pattern.startswith("!")
+        expression = f"(?!{names})(?:{expression})" if is_taken else f"{expression}|{names}"
+    return re.compile(expression)

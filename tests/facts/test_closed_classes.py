@@ -113,6 +113,7 @@ OF_FAMILIES = [
     (family.driver, pattern.replace("*", "a").replace("?", "c"))
     for family in FAMILIES
     for pattern in family.plugin_names
+    if not pattern.startswith("!")
 ]
 
 

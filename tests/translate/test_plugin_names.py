@@ -22,7 +22,11 @@ OWN = Configuration(
             ResourceName("example.com/memory"): ResourceName("nvidia.com/gpumem"),
             ResourceName("example.com/fast"): ResourceName("example.com/pool"),
         },
-        networks={NetworkName("default/fast"): ResourceName("example.com/pool")},
+        networks={
+            NetworkName("default/fast"): ResourceName("example.com/pool"),
+            # Its word is that of an accelerator; what the configuration says counts.
+            NetworkName("default/qat"): ResourceName("intel.com/qat_net"),
+        },
     )
 )
 # One or more names of each dialect that reads resource names. All containers share the devices of
@@ -40,7 +44,7 @@ NAMES = """
     rdma: vpc.amazonaws.com/efa vke.volcengine.com/rdma nvidia.com/rdma-vf
     rdma: networking.gke.io.networks/rdma-0
     sriov: openshift.io/a mellanox.com/cx5 intel.com/sriov_a nvidia.com/hostdev example.com/pool
-    sriov: example.com/fast
+    sriov: example.com/fast intel.com/qat_net
 """
 ROWS = [
     (dialect, name)

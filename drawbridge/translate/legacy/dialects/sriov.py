@@ -5,7 +5,6 @@ alone. It then gets the request that an injecting webhook would add to its first
 configuration (`legacy.networks`) maps networks to pools.
 """
 
-import re
 from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Final, cast
@@ -14,6 +13,7 @@ from msgspec.structs import replace
 
 from drawbridge.config.model import Legacy
 from drawbridge.documents.values import as_list, as_mapping
+from drawbridge.dra.families import BY_SHORT_NAME, serves_name
 from drawbridge.finding import Finding, Severity
 from drawbridge.translate.legacy.asks import (
     NO_REQUESTS,
@@ -39,11 +39,7 @@ TRIGGERS: Final = frozenset(
 READS: Final = frozenset({"metadata.namespace", "spec.resourceClaims"})
 STANDALONE_KEYS: Final = (DEFAULT, NETWORKS)
 ALLOCATED: Final = ()
-_POOL: Final = re.compile(
-    r"(?:mellanox\.com|openshift\.io)/.+"
-    r"|intel\.com/(?:intel_|sriov|.*(?:netdevice|dpdk|vfio|rdma|nic|vf)).*"
-    r"|nvidia\.com/(?:hostdev|sriov|mlnx|.*(?:_vf|_nic|_rdma|rdma_)).*"
-)
+_FAMILY: Final = BY_SHORT_NAME[NAME]
 _RDMA: Final = ("rdma", "roce")
 
 
@@ -75,7 +71,7 @@ def read(pod: PodView, legacy: Legacy) -> PodRequests:
             if (
                 resource.name in configured
                 or resource.original_name in configured
-                or _POOL.fullmatch(resource.name)
+                or serves_name(_FAMILY, resource.name)
             ):
                 _read_functions(builder, resource, container.user, waiting)
     _add_network_functions(builder, waiting)
