@@ -126,3 +126,42 @@ def test_pools_that_the_facts_omit_are_not_taken_for_unpublished() -> None:
     objects = FactsInput((vfs("a", "a"),), (class_of(VF),), nodes)
     facts = replace(gather_facts(objects, Configuration()).facts, omitted={"products": 1})
     assert translate(pod_of("openshift.io/b"), make_context(Configuration(), facts)).templates
+
+
+@pytest.mark.parametrize("placement", [Placement.NATIVE, Placement.BRIDGE])
+@every_row(("published", "plugged"), [(3, 1), (1, 3)])
+@every_row(
+    ("names", "classes", "codes"),
+    [
+        # The nodes of the plugin have both.
+        ((LEGACY, "openshift.io/b"), [], {"LeftAsItIs"}),
+        ((LEGACY, "openshift.io/a"), [GPU, VF], {"LostInClaims"}),
+        # No node has both, and no claim finds the pool.
+        (("openshift.io/a", "openshift.io/b"), [VF], {"LeftAsItIs", "NoNodeOffersAll"}),
+    ],
+)
+def test_a_claim_selects_no_pool_of_a_plugin_on_other_nodes(  # noqa: PLR0917  # a row
+    names: tuple[str, ...],
+    classes: list[str],
+    codes: set[str],
+    published: int,
+    plugged: int,
+    placement: Placement,
+) -> None:
+    drivers = [f"a{at}" for at in range(published)]
+    plugin = {LEGACY: Quantity.of(8), "openshift.io/b": Quantity.of(8)}
+    nodes = (
+        *map(Node, drivers),
+        *(Node(f"b{at}", allocatable=plugin) for at in range(plugged)),
+    )
+    slices = [vfs(node, "a") for node in drivers]
+    for node in drivers:
+        slices += slices_of_node(node, SHAPE, GPU, "full")
+    configuration = Configuration(placement=placement)
+    objects = FactsInput((*slices,), (class_of(GPU), class_of(VF)), nodes)
+    facts = gather_facts(objects, configuration).facts
+    translation = translate(pod_of(*names), make_context(configuration, facts))
+    assert sorted(translation.classes) == classes
+    told = {each.code for each in translation.findings if each.severity.name != "INFO"}
+    assert codes <= told
+    assert ("NoNodeOffersAll" in told) is ("NoNodeOffersAll" in codes)

@@ -150,11 +150,22 @@ def _find_missing(
     """Return the classes or the pool of which no node offers devices to claims; empty if none."""
     if not facts.offers_classes(result.classes):
         return " and ".join(result.classes)
+    pool = find_unpublished_pool(asks, result, facts, configuration)
+    return f"pool {pool}" if pool else ""
+
+
+def find_unpublished_pool(
+    asks: Sequence[Ask], result: TargetResult, facts: Facts, configuration: Configuration
+) -> str:
+    """Return the pool of which no driver publishes devices; empty if none, or if not all are known.
+
+    Facts of one kind of nodes list the pools of all nodes.
+    """
     published = _list_published_pools(result.classes, facts, configuration)
     pools = (each for ask in asks for each in ask.selectors if isinstance(each, PluginPool))
     for pool in pools if published else ():
         if published.isdisjoint(name.rpartition("/")[2] for name in pool.names):
-            return f"pool {pool.names[0]}"
+            return pool.names[0]
     return ""
 
 

@@ -18,9 +18,12 @@ from drawbridge.translate.changes import dual_nodes
 from drawbridge.translate.decisions.admin_access import AdminAccess, apply_admin_access
 from drawbridge.translate.decisions.codes import NO_NODE_OFFERS_ALL
 from drawbridge.translate.decisions.decide import (
+    ServedBy,
     Verdict,
     decide,
+    find_server,
     find_serving_class,
+    find_unpublished_pool,
     stays_with_plugin,
 )
 from drawbridge.translate.legacy.asks import Ask
@@ -97,11 +100,23 @@ def _choose_facts(
         narrowed = facts.narrowed(offer)
         other = _decide_each(asks, admin, narrowed, configuration)
         is_open = offer in _list_open_offers(other, facts, configuration)
-        if is_open and not other.refused and _is_met(_list_needs(other, facts), [offer]):
+        is_met = is_open and _is_met(_list_needs(other, facts), [offer])
+        if is_met and not other.refused and not _claims_plugins_pool(other, facts, configuration):
             return other, narrowed
     # A dual node may become open again, and a finding reports it.
     met = _is_met(needs, facts.offers)
     return (decided if met else _report_apart(asks, decided, needs, facts)), facts
+
+
+def _claims_plugins_pool(decided: DecidedAsks, facts: Facts, configuration: Configuration) -> bool:
+    """Whether a claim selects a pool of which only a plugin has devices, also on other nodes."""
+    asks = {ask.name: ask for ask in decided.asks}
+    return any(
+        find_server([asks[name]], facts) is ServedBy.PLUGIN
+        and find_unpublished_pool([asks[name]], result, facts, configuration)
+        for result in decided.results
+        for name in result.asks
+    )
 
 
 def _report_apart(
