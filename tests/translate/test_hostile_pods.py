@@ -100,7 +100,23 @@ def test_a_message_names_a_few_of_many_containers() -> None:
     assert messages == [f"init container init shares the devices of {shared} and {sees}"]
 
 
-@pytest.mark.parametrize("text", ["a" * 200_000, "a." * 100_000, "a.b/" * 50_000, "/a " * 60_000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a" * 200_000,
+        "a." * 100_000,
+        "a.b/" * 50_000,
+        "/a " * 60_000,
+        "{%" * 100_000,
+        "${" * 100_000,
+        "${${a}" * 50_000,
+        "limits" + " " * 200_000,
+        "limits: " * 50_000,
+        "a" + " #" * 100_000 + "'",
+        "- " * 100_000 + "{",
+        "\n - " * 50_000,
+    ],
+)
 def test_a_patch_written_as_text_is_searched_in_linear_time(text: str) -> None:
     task = {"podSpecPatch": f"{text} nvidia.com/gpu: 1"}
     value: YamlValue = {"kind": "Workflow", "spec": {"templates": [task]}}

@@ -5,6 +5,7 @@ list. The module also finds device requests outside these paths, so that all are
 """
 
 import re
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -123,11 +124,15 @@ _NOTHING: Final[tuple[Value, ...]] = (None, "", 0, "0", {}, [])
 _NAMES: Final = ("resource", "resourceName", *_NAMED)
 _AMOUNTS: Final = frozenset({"quantity", "amount", "count"})
 _SPARK: Final = re.compile(r"spark\.(driver|executor)\.resource\.\w+\.amount")
-# In a text: a placeholder, a key above amounts, the end of these amounts, or the name of a key
-# after its slash, with the domain before it. Searching for the slash takes linear time.
+# In a text: a placeholder or a comment, the indentation of a line, a key above amounts, the end of
+# amounts in braces, or the name of a key after its slash, with the domain before it. Searching for
+# the slash takes linear time.
 _KEYS: Final = re.compile(
-    r"(?:\{\{|\$\{)[^{}\n]*\}\}?|(?P<amounts>\b(?:limits|requests)[\"']?\s*:\s*\{?)"
-    r"|(?P<end>[{}\[\]]|:[ \t]*$|^---)|/(?P<name>[A-Za-z0-9._-]+)[\"']?\s*(?=:)",
+    r"\{\{[^{}\n]*\}\}|\{%[^%\n]*%\}|\$\{(?:\$\{[^{}\n]*\}|[^{}\n])*+\}"
+    r"|^[ \t]*+#.*|(?<=[ \t])#[^\n\"'#]*$"
+    r"|^(?P<indent>[ \t]*+)(?P<dashes>(?:-[ \t]++)*+)(?=[^\s{#])"
+    r"|(?P<amounts>(?<![A-Za-z])(?:limits|requests)[\"']?\s*+(?:[:=]\s*+(?P<flow>\{(?![{%]))|:))"
+    r"|(?P<end>[{}\[\]])|/(?P<name>[A-Za-z0-9._-]+)[\"']?\s*(?=:)",
     re.MULTILINE,
 )
 # What follows a key that requests devices, in the text of a ConfigMap: a number, or a placeholder.
@@ -135,6 +140,9 @@ _AMOUNT: Final = re.compile(r":\s*[\"']?[\d${]")
 _ANYTHING: Final = re.compile("")
 _DOMAIN_BACKWARDS: Final = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)+")
 _MAX_DOMAIN: Final = 253
+# Instead of the column of the key above amounts.
+_IN_BRACES: Final = -1
+_NO_AMOUNTS: Final = sys.maxsize
 # Deeper than any Kubernetes object, and less than the document reader accepts.
 _MAX_DEPTH: Final = 64
 
@@ -371,12 +379,18 @@ def _find_keys(
 ) -> Iterator[str]:
     """Yield the names of devices that are keys with such a value, in a text of YAML or JSON.
 
-    Of a domain that is not known, only the keys below limits and requests are names of devices.
+    Of a domain that is not known, only the keys below limits and requests are names of devices:
+    those in the braces after it, or the lines that are indented deeper.
     """
-    are_amounts = False
+    column, above = 0, _NO_AMOUNTS
     for match in _KEYS.finditer(text):
-        if match["amounts"] or match["end"]:
-            are_amounts = bool(match["amounts"])
+        if match["indent"] is not None:
+            column = len(match.group())
+            above = above if len(match["indent"]) > above else _NO_AMOUNTS
+        elif match["amounts"]:
+            above = _IN_BRACES if match["flow"] else column
+        elif match["end"]:
+            above = _NO_AMOUNTS
         if not match["name"] or not value.match(text, match.end()):
             continue
         slash = match.start()
@@ -384,7 +398,7 @@ def _find_keys(
         domain = _DOMAIN_BACKWARDS.match(backwards)
         if domain and not backwards.startswith("/", domain.end()):
             name = f"{domain.group()[::-1]}/{match['name']}"
-            is_known = are_amounts or name in configured or is_known_domain(name)
+            is_known = above != _NO_AMOUNTS or name in configured or is_known_domain(name)
             if is_known and is_device_resource(name):
                 yield name
 
