@@ -17,7 +17,9 @@ def test_an_object_that_names_legacy_devices_is_reported(case: YamlValue) -> Non
     target = {"kind": "gpu", "driver": "x.example.com", "class": "x.example.com"}
     targets = [{**target, "resources": case["configured"]}] if "configured" in case else []
     kind = {"apiVersion": "drawbridge.dev/v1alpha1", "kind": "Configuration"}
-    configuration = accept_configuration({**kind, "targets": targets}, {})
+    configuration = accept_configuration(
+        {**kind, "targets": targets, "legacy": case.get("legacy", {})}, {}
+    )
     assert isinstance(configuration, Configuration), configuration
     findings = translate_object(value, "object", make_context(configuration)).findings
     assert [f"{each.code} {each.path}" for each in findings if each.severity != "info"] == case[

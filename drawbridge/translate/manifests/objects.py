@@ -189,7 +189,9 @@ def _report_other_requests(
 ) -> Iterator[Finding]:
     kind = value.get("kind") if isinstance(value, dict) else None
     knative = isinstance(value, dict) and group_kind(value)[0] == _KNATIVE
-    configured = context.configuration.named_devices
+    legacy = context.configuration.legacy
+    names = (*context.configuration.named_devices, *legacy.renames, *legacy.networks.values())
+    configured = frozenset(map(str, names))
     for other_request in find_other_requests(value, places, configured):
         path = format_path((*other_request.path, other_request.name))
         if knative:
