@@ -138,7 +138,7 @@ _KEYS: Final = re.compile(
 # What follows a key that requests devices, in the text of a ConfigMap: a number, or a placeholder.
 _AMOUNT: Final = re.compile(r":\s*[\"']?[\d${]")
 _ANYTHING: Final = re.compile("")
-_DOMAIN_BACKWARDS: Final = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)+")
+_DOMAIN_BACKWARDS: Final = re.compile(r"[a-z0-9-]++(?:\.[a-z0-9-]++)*+(?![\w/])")
 _MAX_DOMAIN: Final = 253
 # Instead of the column of the key above amounts.
 _IN_BRACES: Final = -1
@@ -396,7 +396,7 @@ def _find_keys(
         slash = match.start()
         backwards = text[max(0, slash - _MAX_DOMAIN) : slash][::-1]
         domain = _DOMAIN_BACKWARDS.match(backwards)
-        if domain and not backwards.startswith("/", domain.end()):
+        if domain:
             name = f"{domain.group()[::-1]}/{match['name']}"
             is_known = above != _NO_AMOUNTS or name in configured or is_known_domain(name)
             if is_known and is_device_resource(name):
