@@ -36,12 +36,17 @@ def _project(
     return KnownProject(name, re.compile(pattern), effect, remedy, must_run_first)
 
 
-_ADDS: Final = "the API server then calls Drawbridge again"
-_READS: Final = "afterwards it finds no resource names of devices"
+_ADDS: Final = "it must run before; the API server then calls Drawbridge again"
+_READS: Final = "it must run before; afterwards it finds no resource names of devices"
+# Without a target, requests for TPUs stay.
+_READS_TPUS: Final = "it must run before if a target has google.com/tpu"
+# Only mutating webhooks read names to change pods; the validating ones of the same projects do not.
+_ONLY_MUTATING: Final = frozenset({_READS, _READS_TPUS})
 _FIRST: Final = (
     "Install it with a webhook configuration whose name sorts before that of Drawbridge, or keep "
     "these pods out of translated namespaces."
 )
+_FIRST_FOR_TPUS: Final = f"If a target has google.com/tpu: {_FIRST}"
 _EXCLUDE: Final = (
     "Exclude translated namespaces from it: "
     f"set namespaceSelector {TRANSLATE_LABEL} NotIn [enforce]."
@@ -132,17 +137,17 @@ PROJECTS: Final[tuple[KnownProject, ...]] = (
     ),
     _project(
         "LeaderWorkerSet",
-        r"\blws-|leaderworkerset",
+        r"(?:^| )lws-(?!system\b)|leaderworkerset",
         "sets the addresses of TPU workers in pods that request google.com/tpu",
-        _FIRST,
-        must_run_first=_READS,
+        _FIRST_FOR_TPUS,
+        must_run_first=_READS_TPUS,
     ),
     _project(
         "KubeRay for TPUs",
         r"kuberay-tpu",
         "sets the addresses of TPU workers in pods that request google.com/tpu",
-        _FIRST,
-        must_run_first=_READS,
+        _FIRST_FOR_TPUS,
+        must_run_first=_READS_TPUS,
     ),
     _project(
         "NVIDIA",
@@ -165,7 +170,9 @@ def find_other_webhooks(
             continue
         for webhook in configuration.get("webhooks") or ():
             project = _recognize(name, webhook)
-            if project is not None and _matches_pods(webhook) and _may_match_namespace(webhook):
+            if project is None or (project.must_run_first in _ONLY_MUTATING and kind != _MUTATING):
+                continue
+            if _matches_pods(webhook) and _may_match_namespace(webhook):
                 source = _Source(kind, name, f"{webhook.get('name')}")
                 finding = _build_finding(source, project, _describe_order(kind, name, own_name))
                 ordered.append(((kind != _MUTATING, name), finding))
@@ -224,7 +231,7 @@ def _describe_order(kind: str, name: str, own_name: str) -> str:
 
 def _build_finding(source: _Source, project: KnownProject, order: str) -> Finding:
     late = project.must_run_first and order == "runs after Drawbridge"
-    note = f" (it must run before; {project.must_run_first})" if late else ""
+    note = f" ({project.must_run_first})" if late else ""
     message = (
         f"{project.name}: webhook {source.webhook} of {source.configuration} {order}{note}; "
         f"it {project.effect}"
