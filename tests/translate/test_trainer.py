@@ -37,6 +37,7 @@ def find_lost(policy: YamlValue, *jobs: YamlValue, kind: str = "TrainingRuntime"
     [
         ({"torch": {}}, SET, "a process for each CPU"),
         ({"torch": {"numProcPerNode": "auto"}, "numNodes": 2}, SET, "a process for each CPU"),
+        ({"torch": {"numProcPerNode": "gpu"}}, SET, "a process for each CPU"),
         ({"mpi": {}}, SET, "one process for each node"),
         ({"mpi": {"numProcPerNode": 1}}, SET, "one process for each node"),
         ({"xgboost": {}}, WEBHOOK, "one worker for each node"),
@@ -65,6 +66,9 @@ def test_the_label_selects_the_trainer_as_well() -> None:
         ({}, build_job(GPUS)),
         ({"jax": {}}, build_job(GPUS)),
         ({"mpi": {"numProcPerNode": 8}}, build_job(GPUS)),
+        ({"torch": {"numProcPerNode": 4}}, build_job(GPUS)),
+        ({"torch": {"numProcPerNode": 1}}, build_job(GPUS)),
+        ({"torch": {"numProcPerNode": "cpu"}}, build_job(GPUS)),
         ({"mpi": {}}, build_job({"nvidia.com/gpu": 1})),
         ({"torch": {}}, build_job(GPUS, container="main")),
         ({"torch": {}}, build_job({"nvidia.com/mig-1g.5gb": 4})),

@@ -2,7 +2,7 @@
 
 Trainer derives the processes of a node from the names with "gpu" in the container `node` of the
 trainer (2.3.0, August 2026). Without such a name it counts CPUs for torch, and one process for
-others. The runtime has no field for the number, except for MPI; TrainJobs have one.
+others. TrainJobs have a field for the number. Runtimes have one for MPI, and had one for torch.
 """
 
 from collections.abc import Iterator, Mapping
@@ -44,7 +44,9 @@ def report_lost_gpus(value: Value, place: Place, translation: Translation) -> It
     step = get_value(value, (*job, "template", "metadata", "labels", _STEP))
     if not policy or (get_value(value, (*job, "name")) != _NODE and step != "trainer"):
         return
-    if policy == "mpi" and as_mapping(policies[policy]).get(_NUMBER, 1) != 1:
+    number = as_mapping(policies[policy]).get(_NUMBER)
+    # One is what MPI does without the field.
+    if number == "cpu" or (isinstance(number, int) and (policy, number) != ("mpi", 1)):
         return
     at = _find_node(place.pod)
     lost = _find_gpu(place.pod, at)
