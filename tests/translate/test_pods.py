@@ -336,3 +336,18 @@ def test_an_unknown_network_warns_where_a_claim_has_the_functions(
     }
     done = translate(pod, make_context(Configuration(), facts))
     assert [e.severity for e in done.findings if e.code == "NetworkUnknown"] == [severity]
+
+
+def test_an_unknown_network_is_no_warning_beside_functions_of_known_networks() -> None:
+    name = "intel.com/intel_sriov_netdevice"
+    networks = {NetworkName("default/a"): ResourceName(name)}
+    configuration = Configuration(legacy=Legacy(networks=networks))
+    facts = worlds.facts(("hgx-h100 sriovnetwork.k8snetworkplumbingwg.io",))
+    pod = {
+        "metadata": {"annotations": {"k8s.v1.cni.cncf.io/networks": "a,macvlan"}},
+        "spec": {"containers": [{"name": "c", "resources": {"limits": {name: 1}}}]},
+    }
+    done = translate(pod, make_context(configuration, facts))
+    assert done.templates
+    severities = [e.severity for e in done.findings if e.code == "NetworkUnknown"]
+    assert severities == [Severity.INFO]

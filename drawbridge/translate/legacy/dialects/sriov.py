@@ -41,6 +41,7 @@ STANDALONE_KEYS: Final = (DEFAULT, NETWORKS)
 ALLOCATED: Final = ()
 _FAMILY: Final = BY_SHORT_NAME[NAME]
 _RDMA: Final = ("rdma", "roce")
+_OF_NO_NETWORK: Final = "vf"
 
 
 def read(pod: PodView, legacy: Legacy) -> PodRequests:
@@ -81,11 +82,11 @@ def read(pod: PodView, legacy: Legacy) -> PodRequests:
 
 
 def warn_of_networks(findings: Iterable[Finding], translated: Iterable[Ask]) -> tuple[Finding, ...]:
-    """Warn of unknown networks of a pod whose virtual functions are in a claim.
+    """Warn of unknown networks of a pod if a claim has virtual functions of no known network.
 
     A network that uses them gets none from the device plugin.
     """
-    if not any(ask.row.startswith(f"{NAME}/") for ask in translated):
+    if not any(ask.row == f"{NAME}/{_OF_NO_NETWORK}" for ask in translated):
         return tuple(findings)
     return tuple(
         replace(each, severity=Severity.WARNING) if each.code == NETWORK_UNKNOWN.name else each
@@ -174,7 +175,7 @@ def _make_ask(pool: str, count: int, user: DeviceUser, settings: tuple[Setting, 
     )
     return Ask(
         kind=Kind.NIC,
-        row="network" if settings else "vf",
+        row="network" if settings else _OF_NO_NETWORK,
         count=count,
         selectors=(NicIs(NicKind.VF), *rdma, PluginPool((pool, pool.split("/", 1)[-1]))),
         settings=settings,
