@@ -59,7 +59,7 @@ _OTHERS_OF_NVIDIA: Final = (
 )
 # The plugin for SR-IOV serves any device with virtual functions, under the prefix of a vendor whose
 # other plugins use it, too. Names without a word of networks are in `legacy.networks`.
-_OF_NETWORKS: Final = ("sriov", "hostdev", "mlnx", "netdev", "dpdk", "_nic", "rdma")
+_OF_NETWORKS: Final = ("sriov", "hostdev", "mlnx", "netdev", "dpdk", "_nic", "nics", "rdma")
 _OF_ACCELERATORS: Final = ("fec", "fpga", "qat", "dsa", "gpu")
 
 FAMILIES: Final[tuple[Family, ...]] = (

@@ -398,8 +398,10 @@ def _find_keys(
         domain = _DOMAIN_BACKWARDS.match(backwards)
         if domain:
             name = f"{domain.group()[::-1]}/{match['name']}"
-            is_known = above != _NO_AMOUNTS or name in configured or is_known_domain(name)
-            if is_known and is_device_resource(name):
+            is_known = name in configured or is_known_domain(name)
+            # Below `limits` of anything else, such as of routes, keys have a slash as well.
+            is_requested = above != _NO_AMOUNTS and "." in domain.group()
+            if (is_known or is_requested) and is_device_resource(name):
                 yield name
 
 
