@@ -63,7 +63,7 @@ class ClaimWriter:
             # does not show the whole mark.
             if live is None or live.metadata.uid != reserved.uid or live.reduced:
                 live = await self.read(reserved)
-            _check_claim(live, reserved)
+            live = await self._follow_others(live, reserved)
             if live.status.allocation is not None or not _find_missing(live, reserved):
                 return live
             self._check_reserved(reserved)
@@ -88,11 +88,7 @@ class ClaimWriter:
         for _ in range(ATTEMPTS):
             self.check()
             try:
-                if live.status.allocation is None and not self._keeps(reserved):
-                    # A pod that shares the claim may have allocated it since it was marked.
-                    live = await self.read(reserved)
-                    _check_claim(live, reserved)
-                return await self._allocate(live, reserved)
+                return await self._allocate(await self._follow_others(live, reserved), reserved)
             except ApiError as error:
                 _raise_unless_changed(error)
                 # A request without a response may have been the one that changed the claim.
@@ -123,6 +119,16 @@ class ClaimWriter:
         if live is None:
             raise BindRefusedError(f"claim {reserved.full_name} was deleted")
         return self._observed(live)
+
+    async def _follow_others(self, live: Claim, reserved: ClaimReservation) -> Claim:
+        """Return a claim that can still have what is reserved, as it was read.
+
+        A pod that shares the claim may have allocated it since, so that it is read again.
+        """
+        if live.status.allocation is None and not self._keeps(reserved):
+            live = await self.read(reserved)
+        _check_claim(live, reserved)
+        return live
 
     async def _allocate(self, live: Claim, reserved: ClaimReservation) -> Claim:
         consumer, consumers = reserved.consumer, live.status.reserved_for

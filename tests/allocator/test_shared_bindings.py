@@ -41,6 +41,18 @@ async def test_pods_with_claims_of_their_own_share_one_that_is_allocated_between
     assert rig.consumers("a") == ["first", "second"]
 
 
+async def test_a_pod_shares_a_claim_whose_allocation_no_watch_has_shown(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.reservations.reserve("first", "a")
+    rig.reservations.reserve("second", "a")
+    before = rig.claim("a")
+    assert not await rig.bind("first")
+    monkeypatch.setattr(rig.cluster, "get", lambda *_: before)
+    assert not await rig.bind("second")
+    assert rig.consumers("a") == ["first", "second"]
+
+
 async def test_a_pod_is_not_bound_to_another_allocation_of_a_shared_claim(rig: Rig) -> None:
     rig.reservations.reserve("first", "a")
     assert not await rig.bind("first")
