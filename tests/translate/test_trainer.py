@@ -11,8 +11,8 @@ from tests.tables import YamlValue
 
 CONTEXT = make_context(Configuration())
 GPUS = {"cpu": 48, "nvidia.com/gpu": 4}
-SET = "Set `spec.trainer.numProcPerNode: 4` in each TrainJob, or let the webhook translate"
-WEBHOOK = "Let the webhook translate the pods"
+WEBHOOK = "Let the webhook translate the pods, after Trainer has counted"
+SET = f"{WEBHOOK}, or set `spec.trainer.numProcPerNode: 4` in each TrainJob."
 
 
 def build_job(

@@ -31,7 +31,7 @@ _WITHOUT: Final[Mapping[str, str]] = {
     "flux": "requests no GPUs from Flux",
 }
 _SET_BY_JOBS: Final = ("torch", "mpi")
-_WEBHOOK: Final = "et the webhook translate the pods, after Trainer has counted."
+_WEBHOOK: Final = "Let the webhook translate the pods, after Trainer has counted"
 
 
 def report_lost_gpus(value: Value, place: Place, translation: Translation) -> Iterator[Finding]:
@@ -54,13 +54,12 @@ def report_lost_gpus(value: Value, place: Place, translation: Translation) -> It
     count = count_gpus(after, translation.templates, at)
     if not lost or _find_gpu(after, at) or (count < 2 and policy != "torch"):
         return
+    field = f", or set `spec.trainer.{_NUMBER}: {count}` in each TrainJob"
     yield TRAINER_GPUS_LOST.at(
         format_path((*_POLICY, policy)),
         f"Trainer can no longer read the number of GPUs from {lost}, which the translation "
         f"removes, and {_WITHOUT[policy]}",
-        remedy=f"Set `spec.trainer.{_NUMBER}: {count}` in each TrainJob, or l{_WEBHOOK}"
-        if policy in _SET_BY_JOBS
-        else f"L{_WEBHOOK}",
+        remedy=f"{_WEBHOOK}{field if policy in _SET_BY_JOBS else ''}.",
     )
 
 
