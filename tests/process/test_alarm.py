@@ -72,11 +72,12 @@ def test_a_copy_of_the_process_is_not_cut(alarm: CutAlarm) -> None:
 
 def test_computations_one_after_the_other_have_their_time_each(alarm: CutAlarm) -> None:
     def compute() -> None:
-        end = time.thread_time() + alarm.seconds / 2
+        # The host can take some of the processor's time, which counts as that of the thread.
+        end = time.thread_time() + alarm.seconds / 8
         while time.thread_time() < end:
             pass
 
-    for _ in range(20):
+    for _ in range(40):
         alarm.run(compute)
     with pytest.raises(CutShort):
         alarm.run(endless)
