@@ -50,8 +50,8 @@ class Pair:
         self.unreserved: list[str] = []  # claims that got devices that were not reserved
         # The allocations that the allocator has seen since it started, by the UID of the claim.
         self.seen: set[Seen] = set()
-        # The devices that it has seen published since then.
-        self.published: set[Device] = set()
+        # The devices of claims, by UID, that it has not seen published since it saw them allocated.
+        self.unpublished: set[tuple[str, Device]] = set()
         self.restart = asyncio.Event()
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self.scheduler = Scheduler(network, host, number, lambda: self.parts, conditions)
@@ -109,13 +109,18 @@ class Pair:
         """Note which devices are published when the allocator begins to count, and later."""
         build = parts.state._build  # noqa: SLF001
 
+        def note_published() -> None:
+            if self.unpublished:
+                published = list_published(parts)
+                self.unpublished = {each for each in self.unpublished if each[1] not in published}
+
         def note_and_build(inputs: Inputs) -> Any:  # noqa: ANN401  # returned to the caller
-            self.published |= list_published(parts)
+            note_published()
             return build(inputs)
 
         def note(*_: object) -> None:
             if parts.state.ready:
-                self.published |= list_published(parts)
+                note_published()
 
         parts.state._build = note_and_build  # type: ignore[method-assign]  # noqa: SLF001
         parts.caches.slices.subscribe(note)
@@ -142,7 +147,7 @@ class Pair:
                     binding=BindingTimes(wait=110, timeout=600),
                     holding=self._holding,
                 )
-                self.seen, self.published = set(), set()
+                self.seen, self.unpublished = set(), set()
                 self.parts = _Parts(options, settings, session, caches)
                 self._watch_publications(self.parts)
                 self._watch_allocations(self.parts)
@@ -192,7 +197,11 @@ class Pair:
         allocation = after.value.status.allocation if after else None
         if after is not None and allocation is not None:
             uid, results = after.value.metadata.uid, allocation.devices.results
-            self.seen.add((uid, frozenset((each.pool, each.device) for each in results)))
+            devices = frozenset((each.pool, each.device) for each in results)
+            if (uid, devices) not in self.seen and self.parts is not None:
+                unpublished = devices.difference(list_published(self.parts))
+                self.unpublished.update((uid, each) for each in unpublished)
+            self.seen.add((uid, devices))
             consumers = ((each.resource, each.uid) for each in after.value.status.reserved_for)
             self.seen.update(list_consumers(uid, consumers))
 

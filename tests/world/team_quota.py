@@ -133,7 +133,7 @@ def count_held(world: "World", parts: _Parts, uid: str, held: Held) -> Amounts:
 
     A claim whose allocation goes has that and the promise, and the quota counts the promise. Of
     what another allocator was writing, the mark does not say what is for which request. A whole
-    device whose driver is away since the allocator started has no memory.
+    device whose driver is away since the allocator saw it allocated has no memory.
     """
     ledger, uses = parts.state.decisions.state.ledger, world.uses
     if (active := ledger.reservations.get(uid)) is not None:
@@ -142,7 +142,7 @@ def count_held(world: "World", parts: _Parts, uid: str, held: Held) -> Amounts:
         uses.under_way.add((uid, frozenset(hold.device for hold in held.holds)))
         return count_least(world.spaces.claims[uid])
     pair = next(each for each in world.pairs.values() if each.parts is parts)
-    unknown = {hold.device for hold in held.holds}.difference(pair.published)
+    unknown = {hold.device for hold in held.holds if (uid, hold.device) in pair.unpublished}
     uses.unknown_memory |= {(uid, device) for device in unknown}
     return count_holds(held.holds, unknown)
 

@@ -58,17 +58,17 @@ OF_CLAIM, PROMISED = whole("n1", "whole"), whole("n3", "whole")
 
 
 @pytest.mark.parametrize(
-    ("is_allocated", "is_promised", "published", "counted"),
+    ("is_allocated", "is_promised", "unpublished", "counted"),
     [
-        (True, False, {("n1", "whole")}, Amounts(1, 4)),
-        (True, False, set(), Amounts(1, 0)),  # its driver is away since the start
-        (True, True, {("n1", "whole")}, Amounts(1, 3)),  # its allocation goes
-        (False, True, set(), Amounts(1, 3)),
-        (False, False, {("n1", "whole")}, Amounts(1, 2)),  # marked by another allocator
+        (True, False, {("v", ("n1", "whole"))}, Amounts(1, 4)),
+        (True, False, {("u", ("n1", "whole"))}, Amounts(1, 0)),  # its driver is away since then
+        (True, True, set(), Amounts(1, 3)),  # its allocation goes
+        (False, True, {("u", ("n1", "whole"))}, Amounts(1, 3)),
+        (False, False, set(), Amounts(1, 2)),  # marked by another allocator
     ],
 )
 def test_a_quota_counts_what_the_allocator_can_know(
-    *, is_allocated: bool, is_promised: bool, published: set[Any], counted: Amounts
+    *, is_allocated: bool, is_promised: bool, unpublished: set[Any], counted: Amounts
 ) -> None:
     ledger = SimpleNamespace(
         reservations={"u": SimpleNamespace(holds=(PROMISED,))} if is_promised else {},
@@ -78,11 +78,11 @@ def test_a_quota_counts_what_the_allocator_can_know(
     parts = SimpleNamespace(state=state)
     uses = SimpleNamespace(under_way=set(), unknown_memory=set())
     world = SimpleNamespace(
-        pairs={"host": SimpleNamespace(parts=parts, published=published)},
+        pairs={"host": SimpleNamespace(parts=parts, unpublished=unpublished)},
         spaces=SimpleNamespace(claims={"u": claim(request(1, 2))}),
         uses=uses,
     )
     held = Held(read_holds([OF_CLAIM]), frozenset())
     assert count_held(cast("Any", world), cast("Any", parts), "u", held) == counted
-    is_known = is_promised or (is_allocated and published)
+    is_known = is_promised or (is_allocated and ("u", ("n1", "whole")) not in unpublished)
     assert bool(uses.under_way or uses.unknown_memory) != bool(is_known)
