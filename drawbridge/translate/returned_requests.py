@@ -20,7 +20,6 @@ from drawbridge.documents.patch import Edit, apply_edits
 from drawbridge.documents.paths import Path, format_path, get_value
 from drawbridge.documents.values import Value, as_list, as_mapping, equal_json
 from drawbridge.dra.classes import is_implicit_name
-from drawbridge.dra.quantity import valid_quantity
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding, Severity
 from drawbridge.names import ORIGINAL_ANNOTATION, POD_CLAIM, TEMPLATE_PREFIX
@@ -42,6 +41,7 @@ from drawbridge.translate.legacy.pod_view import (
     annotation_path,
     format_value,
     is_device_resource,
+    is_requested,
     list_containers,
     view_pod,
 )
@@ -143,14 +143,12 @@ def _has_lost_claims(pod: Value, configuration: Configuration) -> bool:
 def _requests_devices(container: Mapping[str, Value]) -> bool:
     """Whether a container requests devices of a plugin or a class, of any name."""
     resources = as_mapping(container.get("resources"))
-    parts = (as_mapping(resources.get(part)).items() for part in ("limits", "requests"))
-    for name, value in chain.from_iterable(parts):
-        amount = valid_quantity(value)
-        if (is_device_resource(name) or is_implicit_name(name)) and (
-            amount is None or amount.sign()
-        ):
-            return True
-    return False
+    names = chain.from_iterable(as_mapping(resources.get(part)) for part in ("limits", "requests"))
+    return any(
+        is_requested(resources, name)
+        for name in names
+        if is_device_resource(name) or is_implicit_name(name)
+    )
 
 
 def _find_returned_fields(

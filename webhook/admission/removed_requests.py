@@ -14,7 +14,7 @@ from drawbridge.documents.paths import Path, get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.quantity import valid_quantity
 from drawbridge.names import POD_ANNOTATIONS
-from drawbridge.translate.legacy.pod_view import format_value, is_device_resource
+from drawbridge.translate.legacy.pod_view import format_value, is_device_resource, is_requested
 
 _PARTS: Final = ("limits", "requests")
 
@@ -34,12 +34,6 @@ class ContainerRequests(msgspec.Struct, frozen=True):
         resources = as_mapping(self.before.get(part))
         return {name: _read_amount(resources[name]) for name in names if name in resources}
 
-    def is_requested(self, name: str) -> bool:
-        """Whether a resource has an amount other than 0, which an unreadable one can be."""
-        parts = (as_mapping(self.before.get(part)) for part in _PARTS)
-        amounts = (valid_quantity(each[name]) for each in parts if name in each)
-        return any(amount is None or amount.sign() for amount in amounts)
-
     def describe_removed(self) -> Iterator[str]:
         """Describe each removed resource."""
         for name in self.removed:
@@ -51,7 +45,7 @@ class ContainerRequests(msgspec.Struct, frozen=True):
 def describe_requests(pod: Value) -> Iterator[str]:
     """Describe each device resource that a container of the pod requests; 0 requests none."""
     for container in _compare_containers(pod, {}):
-        names = tuple(filter(container.is_requested, container.removed))
+        names = tuple(each for each in container.removed if is_requested(container.before, each))
         yield from replace(container, removed=names).describe_removed()
 
 

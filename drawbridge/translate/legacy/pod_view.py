@@ -271,6 +271,13 @@ def is_device_resource(name: str) -> bool:
     return not is_native(name) or name.startswith(KOORDINATOR_PROPOSAL)
 
 
+def is_requested(resources: Mapping[str, Value], name: str) -> bool:
+    """Whether a container has a limit or request other than 0, as an unreadable one can be."""
+    parts = (as_mapping(resources.get(part)) for part in ("limits", "requests"))
+    amounts = (valid_quantity(each[name]) for each in parts if name in each)
+    return any(amount is None or amount.sign() for amount in amounts)
+
+
 def is_native(name: str) -> bool:
     """Whether a resource with a domain is Kubernetes' own: it may be fractional and overcommitted.
 
