@@ -97,17 +97,18 @@ def keep_apart(
     """
     plugins = without_operands(replaceable_plugins(to_move, find_keeping(groups)), to_move)
     needed = dict.fromkeys(group.driver for group in to_move)
-    # A node selector would remove a driver from the nodes where it runs already.
-    served = [e for e in groups if not e.has_plugin and e.now.drivers & needed.keys()]
-    labels = [change for each in served for change in _label_served(each, needed)]
+    labels = [*_label_served(groups, needed)]
     changes: list[_Change] = []
     notes: list[str] = []
+    narrowed: list[Plugin] = []
     for plugin in plugins:
         kind, _, name = plugin.owner.partition("/")
         daemon = daemons.get((plugin.namespace, name)) if kind == "DaemonSet" else None
         spec = daemon.spec if daemon is not None else {}
         apart: Value = {**_apart(as_mapping(spec.get("affinity")))}
-        changes += _patch(plugin.namespace, plugin.owner, spec, {"affinity": apart})
+        patches = [*_patch(plugin.namespace, plugin.owner, spec, {"affinity": apart})]
+        changes += patches
+        narrowed += [plugin] if patches else []
         if daemon is not None and daemon.manager:
             notes.append(
                 f"{daemon.text} belongs to {daemon.manager}, which can take a patch back: set the"
@@ -129,7 +130,7 @@ def keep_apart(
     step = MigrationStep(
         "Keep plugins and drivers apart",
         f"Plugins avoid nodes with the label {DEVICES_LABEL}, and a driver runs only on nodes"
-        " whose label names it. No node with a plugin has the label yet, so no pod changes.",
+        f" whose label names it. {_describe_ends(groups, narrowed)}",
         tuple(each.command for each in (*labels, *changes)),
         tuple(notes),
         # Without its label, a node would lose the driver before the driver is set free.
@@ -137,6 +138,22 @@ def keep_apart(
     )
     if step.commands:
         yield step
+
+
+def _describe_ends(groups: Iterable[Group], changed: Collection[Plugin]) -> str:
+    """Describe which pods end when these plugins avoid nodes with the label."""
+    labelled = [
+        (plugin.text, node.name)
+        for group in groups
+        for plugin in group.plugins
+        if plugin in changed
+        for node in group.nodes
+        if DEVICES_LABEL in node.labels
+    ]
+    if not labelled:
+        return "No node with a plugin has the label yet, so no pod changes."
+    ended = commands.enumerate_names(sorted(f"{plugin} on {node}" for plugin, node in labelled))
+    return f"These plugins end, because their nodes have the label already: {ended}."
 
 
 class _Change(NamedTuple):
@@ -151,15 +168,20 @@ def _stays(taint: Taint) -> bool:
     return taint.effect != "PreferNoSchedule" and not taint.key.startswith("node.kubernetes.io/")
 
 
-def _label_served(group: Group, drivers: Iterable[str]) -> Iterator[_Change]:
-    """Yield what labels the nodes of a group where one of the drivers runs already."""
-    driver = next(each for each in drivers if each in group.now.drivers)
-    by_label: dict[str | None, list[str]] = {}
-    for node in group.nodes:
-        by_label.setdefault(node.labels.get(DEVICES_LABEL), []).append(node.name)
-    for label, names in by_label.items():
-        if label != driver:
-            yield _Change(commands.label_nodes(names, driver), commands.label_nodes(names, label))
+def _label_served(groups: Iterable[Group], drivers: Iterable[str]) -> Iterator[_Change]:
+    """Yield what labels the nodes where one of the drivers runs already, without a plugin.
+
+    A node selector would remove the driver from them.
+    """
+    for group in groups:
+        driver = next((each for each in drivers if each in group.now.drivers), "")
+        by_label: dict[str | None, list[str]] = {}
+        for node in group.nodes if driver and not group.has_plugin else ():
+            by_label.setdefault(node.labels.get(DEVICES_LABEL), []).append(node.name)
+        for label, names in by_label.items():
+            if label != driver:
+                undo = commands.label_nodes(names, label)
+                yield _Change(commands.label_nodes(names, driver), undo)
 
 
 def _apart(affinity: Mapping[str, Value]) -> Mapping[str, Value]:
