@@ -2,8 +2,10 @@
 
 Where the translation changed the pod, an update that contains the original value, or omits an added
 value, gets the current value of the pod. The original is read from an annotation that any user can
-write. Therefore only current values of the pod are restored, and only in fields that translations
-change.
+write. Therefore only current values of the pod are restored, only in fields that translations
+change, and in its spec only in an update that the API server would refuse. The original manifest is
+one, because no update may add requests. What another client may change stays, such as the nodes
+that Kueue chooses for a gated pod, although the annotation says that the original had the same.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,6 +23,7 @@ from drawbridge.translate.changes.patch import restore_original
 from drawbridge.translate.changes.undo import CONTAINER_FIELDS, CONTAINER_LISTS, SPEC_FIELDS
 from drawbridge.translate.legacy.pod_view import format_value, is_device_resource
 from drawbridge.translate.legacy.read import read_pod
+from webhook.admission.legal_updates import is_legal_update
 
 
 class _Absent:
@@ -49,11 +52,9 @@ def preserve_translation(
         _as_stored(each) for each in (old, old if restored is None else restored, new)
     )
     names = _find_read_names(original, configuration)
-    edits = [
-        *_edit_metadata(old, original, new, names),
-        *_edit_spec(old, original, new, names),
-        *_edit_containers(old, original, new),
-    ]
+    edits = [*_edit_metadata(old, original, new, names)]
+    if not is_legal_update(old, new):
+        edits += [*_edit_spec(old, original, new, names), *_edit_containers(old, original, new)]
     findings = (
         *_check_devices(old, original, new),
         *_check_annotations(old, original, new, names),
@@ -212,7 +213,7 @@ def _edit_spec(
     specs = [as_mapping(get_value(pod, ("spec",))) for pod in (old, original, new)]
     for name in SPEC_FIELDS:
         parts = (each.get(name, ABSENT) for each in specs)
-        # Other clients may narrow the node selector while a pod is gated.
+        # Without a label that a dialect reads, the selector is as the user wrote it.
         if any(path[:2] == ("spec", name) for path in names) or name != "nodeSelector":
             yield from _set_value(new, ("spec", name), merge(*parts))
 
