@@ -42,7 +42,7 @@ class OpaqueJSON:
         except RecursionError:
             return None
         except msgspec.DecodeError:
-            return json.loads(self.raw)
+            return json.loads(self.raw, parse_int=_read_integer)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OpaqueJSON) and self.raw == other.raw
@@ -55,6 +55,14 @@ class OpaqueJSON:
 
     def __repr__(self) -> str:
         return f"OpaqueJSON({self.raw!r})"
+
+
+def _read_integer(digits: str) -> int | float:
+    """Read an integer, or a float where Python converts no more digits."""
+    try:
+        return int(digits)
+    except ValueError:
+        return float(digits)
 
 
 def keep_raw(received: msgspec.Raw) -> msgspec.Raw:

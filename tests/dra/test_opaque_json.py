@@ -137,6 +137,12 @@ def test_equal_specs_have_one_short_digest() -> None:
     assert len(first.spec.digest) == 32
 
 
+def test_an_integer_that_python_does_not_convert_is_a_float() -> None:
+    digits = "1" * 5000
+    kept = OpaqueJSON(f'{{"a":{digits},"b":{"1" * 300}}}'.encode())
+    assert kept.decode() == {"a": float(digits), "b": int("1" * 300)}
+
+
 def test_escapes_do_not_hide_a_configuration_that_ends_its_driver() -> None:
     sent = rb'{"cpuCon\u0066ig":{"cp\u0075set":"0-99999"}}'
     config = Config(opaque=Opaque("dra.cpu", msgspec.Raw(sent)))
