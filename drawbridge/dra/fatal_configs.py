@@ -4,6 +4,9 @@ Such a configuration is more than one that the driver refuses: the driver ends a
 prepare the claim, and its pods of other claims cannot start until the pod is deleted. A claim can
 have one although no component reads it before the driver, so every allocator and every judge that
 meets one must know it.
+
+A field can repeat. Go's decoder keeps what it has read of an object when the object comes again,
+and ignores null for a text, so each value of such a field counts.
 """
 
 import re
@@ -11,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from drawbridge.dra.allocation import Opaque
+from drawbridge.dra.opaque_json import Fields
 
 _GROUP: Final = "resource.nvidia.com/"
 # A range of numbers, as in 0-3, that ends at 10000 or later. No machine has that many processors.
@@ -40,7 +44,7 @@ class _FatalSetting(NamedTuple):
     """
 
     word: str
-    is_in: Callable[[Mapping[object, object]], bool]
+    is_in: Callable[[Fields], bool]
     path: str
     what: str
 
@@ -54,40 +58,44 @@ def find_fatal_configs(configs: Sequence[_Entry]) -> Iterator[FatalConfig]:
             continue
         if not opaque.parameters.may_contain(setting.word):
             continue
-        parameters = opaque.parameters.decode()
-        if isinstance(parameters, Mapping) and setting.is_in(parameters):
+        parameters = opaque.parameters.decode_fields()
+        # The driver reads deeper than this process does.
+        if parameters is None or (isinstance(parameters, Fields) and setting.is_in(parameters)):
             message = f"{setting.what} ends the process of driver {opaque.driver} on the node"
             yield FatalConfig(number, f"opaque.parameters.{setting.path}", message)
 
 
-def _lacks_interval(parameters: Mapping[object, object]) -> bool:
+def _lacks_interval(parameters: Fields) -> bool:
     """Tell whether a configuration shares a GPU by time with settings that have no interval."""
-    if parameters.get("kind") != "GpuConfig":
-        return False
-    sharing, version = parameters.get("sharing"), parameters.get("apiVersion")
-    if not isinstance(sharing, Mapping) or not f"{version}".startswith(_GROUP):
-        return False
-    settings = sharing.get("timeSlicingConfig")
+    versions = _values(parameters, "apiVersion")
+    settings = _values(parameters, "sharing", "timeSlicingConfig")
     return (
-        sharing.get("strategy") == "TimeSlicing"
-        and isinstance(settings, Mapping)
-        and settings.get("interval") is None
+        "GpuConfig" in _values(parameters, "kind")
+        and any(f"{version}".startswith(_GROUP) for version in versions)
+        and "TimeSlicing" in _values(parameters, "sharing", "strategy")
+        and any(
+            isinstance(fields, Fields) and None in (_values(fields, "interval") or [None])
+            for fields in settings
+        )
     )
 
 
-def _has_long_range(parameters: Mapping[object, object]) -> bool:
+def _has_long_range(parameters: Fields) -> bool:
     """Tell whether a configuration names processors by a range that no memory holds."""
+    # This driver ignores the case of fields, as Go's decoder of JSON does.
     return any(
         isinstance(processors, str) and _LONG_RANGE.search(processors)
-        for settings in _values(parameters, "cpuconfig")
-        if isinstance(settings, Mapping)
-        for processors in _values(settings, "cpuset")
+        for processors in _values(parameters, "cpuconfig", "cpuset", form=str.casefold)
     )
 
 
-def _values(parameters: Mapping[object, object], name: str) -> Iterator[object]:
-    """Yield the values of a field for a driver that ignores case, as Go's decoder of JSON does."""
-    return (value for key, value in parameters.items() if f"{key}".casefold() == name)
+def _values(parameters: Fields, *path: str, form: Callable[[str], str] = str) -> Sequence[object]:
+    """Return each value that the fields at a path have."""
+    values: list[object] = [parameters]
+    for name in path:
+        objects = [value for value in values if isinstance(value, Fields)]
+        values = [value for fields in objects for key, value in fields if form(key) == name]
+    return values
 
 
 _OF_DRIVER: Final[Mapping[str, _FatalSetting]] = {

@@ -10,6 +10,12 @@ from typing import Any
 import msgspec
 
 
+class Fields(tuple[tuple[str, Any], ...]):
+    """The fields of an object as they were written, also those with one name."""
+
+    __slots__ = ()
+
+
 class OpaqueJSON:
     """A JSON value as compact text in UTF-8; immutable, compared by the text."""
 
@@ -43,6 +49,17 @@ class OpaqueJSON:
             return None
         except msgspec.DecodeError:
             return json.loads(self.raw, parse_int=_read_integer)
+
+    def decode_fields(self) -> Any:  # noqa: ANN401  # any JSON value
+        """Return the value with `Fields` for each object, and every number as a float.
+
+        Go reads a field that repeats into the value that it has, where other decoders replace it.
+        Returns None if the value is nested too deep for this process.
+        """
+        try:
+            return json.loads(self.raw, object_pairs_hook=Fields, parse_int=float)
+        except RecursionError:
+            return None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OpaqueJSON) and self.raw == other.raw

@@ -6,11 +6,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import force_setattr
 
 from drawbridge.dra.allocation import AllocatedConfig, AllocatedDevices, Allocation, Opaque, to_json
 from drawbridge.dra.claim import Claim, Config, claim_reader, read_claim
 from drawbridge.dra.fatal_configs import find_fatal_configs
-from drawbridge.dra.opaque_json import OpaqueJSON
+from drawbridge.dra.opaque_json import Fields, OpaqueJSON
 from drawbridge.finding import Finding
 from tests.tables import YamlValue, every_row
 
@@ -141,6 +142,92 @@ def test_an_integer_that_python_does_not_convert_is_a_float() -> None:
     digits = "1" * 5000
     kept = OpaqueJSON(f'{{"a":{digits},"b":{"1" * 300}}}'.encode())
     assert kept.decode() == {"a": float(digits), "b": int("1" * 300)}
+    assert kept.decode_fields() == (("a", float(digits)), ("b", float("1" * 300)))
+
+
+def test_fields_that_repeat_are_decoded_in_their_order() -> None:
+    kept = OpaqueJSON(b'{"a":1,"b":[{"c":null,"c":{}}],"a":"x"}')
+    assert kept.decode_fields() == (
+        ("a", 1.0),
+        ("b", [Fields((("c", None), ("c", Fields())))]),
+        ("a", "x"),
+    )
+    assert kept.decode() == {"a": "x", "b": [{"c": {}}]}
+
+
+def list_names(value: object) -> list[str]:
+    """Return the names of all fields in a decoded value that repeat in their object."""
+    if isinstance(value, list):
+        return [name for each in value for name in list_names(each)]
+    if not isinstance(value, Fields):
+        return []
+    names = [name for name, _ in value]
+    repeated = [name for name in names if names.count(name) > 1]
+    return repeated + [name for _, each in value for name in list_names(each)]
+
+
+def test_no_field_repeats_in_an_allocation_that_is_written() -> None:
+    """The driver reads what was judged, by a decoder that treats such fields in another way."""
+    sent = b'{"a":{"b":"x"},"a":{},"c":[{"d":1,"d":null}]}'
+    assert list_names(OpaqueJSON(sent).decode_fields()) == ["a", "a", "d", "d"]
+    opaque = Opaque("x.io", msgspec.Raw(sent))
+    allocation = Allocation(AllocatedDevices(config=(AllocatedConfig("FromClaim", (), opaque),)))
+    written = OpaqueJSON(msgspec.json.encode(to_json(allocation)))
+    assert list_names(written.decode_fields()) == []
+
+
+def find_fatal(driver: str, parameters: bytes) -> list[str]:
+    config = Config(opaque=Opaque(driver, msgspec.Raw(parameters)))
+    return [each.path for each in find_fatal_configs([config])]
+
+
+@every_row(
+    "fields",
+    [
+        '"cpuConfig":{"cpuset":"0-99999"},"cpuConfig":{}',
+        '"cpuConfig":{"cpuset":"0-99999"},"cpuConfig":null',
+        '"cpuConfig":{"cpuset":"0-99999"},"CPUConfig":{"cpuset":null}',
+        '"cpuConfig":{"cpuset":"0-99999","cpuset":null}',
+        '"cpuConfig":{"cpuSet":"0-99999","cpuset":"0-3"}',
+        '"cpuConfig":{"cpuset":"0-3"},"cpuConfig":{"cpuset":"0-99999"}',
+    ],
+)
+def test_a_field_that_repeats_does_not_hide_a_long_range(fields: str) -> None:
+    paths = find_fatal("dra.cpu", f'{{"apiVersion":"v1alpha1",{fields}}}'.encode())
+    assert paths == ["opaque.parameters.cpuConfig.cpuset"]
+
+
+@every_row(
+    "sharing, is_fatal",
+    [
+        ('"sharing":{"strategy":"TimeSlicing","timeSlicingConfig":{}},"sharing":{}', True),
+        ('"sharing":{"strategy":"TimeSlicing"},"sharing":{"timeSlicingConfig":{}}', True),
+        ('"sharing":{"strategy":"TimeSlicing","strategy":null,"timeSlicingConfig":{}}', True),
+        (
+            '"sharing":{"strategy":"TimeSlicing","timeSlicingConfig":{"interval":"Long","interval":null}}',
+            True,
+        ),
+        (
+            '"sharing":{"strategy":"TimeSlicing","timeSlicingConfig":{"interval":"Long"}},"sharing":{}',
+            False,
+        ),
+        ('"sharing":{"strategy":"MPS","timeSlicingConfig":{}},"sharing":{}', False),
+    ],
+)
+def test_a_field_that_repeats_does_not_hide_settings_without_an_interval(
+    sharing: str, *, is_fatal: bool
+) -> None:
+    head = '"apiVersion":"resource.nvidia.com/v1beta1","kind":"GpuConfig"'
+    path = "opaque.parameters.sharing.timeSlicingConfig"
+    expected = [path] if is_fatal else []
+    assert find_fatal("gpu.nvidia.com", f"{{{head},{sharing}}}".encode()) == expected
+
+
+def test_what_is_nested_too_deep_to_be_read_counts_as_fatal() -> None:
+    opaque = Opaque("dra.cpu", msgspec.Raw(b'{"cpuConfig":{"cpuset":"0"}}'))
+    deep = b'{"cpuConfig":{"cpuset":"0"},"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    force_setattr(opaque, "sent", msgspec.Raw(deep))
+    assert [each.number for each in find_fatal_configs([Config(opaque=opaque)])] == [0]
 
 
 def test_escapes_do_not_hide_a_configuration_that_ends_its_driver() -> None:

@@ -68,7 +68,7 @@ def _has_same_spec(request: AdmissionRequest, new: dict[str, Value]) -> bool:
 def _judge_claim(
     new: dict[str, Value], request: AdmissionRequest, context: JudgeContext
 ) -> tuple[Finding, ...]:
-    claim = _CLAIMS.read(new)
+    claim = _CLAIMS.read(request.object)  # with keys that repeat in its configurations
     if not isinstance(claim, Claim):
         return ()
     claim = replace(claim, metadata=replace(claim.metadata, namespace=request.namespace))
@@ -76,9 +76,9 @@ def _judge_claim(
 
 
 def _judge_template(
-    new: dict[str, Value], request: AdmissionRequest, context: JudgeContext
+    _new: dict[str, Value], request: AdmissionRequest, context: JudgeContext
 ) -> tuple[Finding, ...]:
-    template = _TEMPLATES.read(new)
+    template = _TEMPLATES.read(request.object)
     if not isinstance(template, Template):
         return ()
     metadata = replace(template.metadata, namespace=request.namespace)
@@ -97,10 +97,10 @@ def find_origin(new: dict[str, Value], request: AdmissionRequest) -> Origin:
 
 
 def _judge_class(
-    new: dict[str, Value], _request: AdmissionRequest, context: JudgeContext
+    _new: dict[str, Value], request: AdmissionRequest, context: JudgeContext
 ) -> Iterator[Finding]:
     """Judge a class among the others. The API server checks its expressions."""
-    own = _CLASSES.read(new)
+    own = _CLASSES.read(request.object)
     if isinstance(own, DeviceClass):
         others = (each for name, each in context.world.classes.items() if name != own.metadata.name)
         judged = (*judge_classes((*others, own)), *check_class_configs(own))

@@ -65,6 +65,21 @@ def test_an_object_that_is_nested_too_deeply_is_allowed() -> None:
     assert harness.judge.judged == [] or reply.outcome == "allowed"
 
 
+@pytest.mark.parametrize("kind", ["ResourceClaim", "ResourceClaimTemplate", "DeviceClass"])
+def test_a_key_that_repeats_does_not_hide_a_configuration_that_ends_its_driver(kind: str) -> None:
+    opaque = {"driver": "dra.cpu", "parameters": "HERE"}
+    spec: YamlValue = {"devices": {"config": [{"opaque": opaque}]}}
+    if kind == "DeviceClass":
+        spec = spec["devices"]
+    elif kind == "ResourceClaimTemplate":
+        spec = {"spec": spec}
+    body = review({"kind": kind, "metadata": {"name": "c"}, "spec": spec})
+    sent = b'{"apiVersion":"v1alpha1","cpuConfig":{"cpuset":"0-99999"},"cpuConfig":{}}'
+    reply = build_harness({}).send(body.replace(b'"HERE"', sent))
+    assert "ConfigEndsDriver" in reply.codes
+    assert b"ends the process of driver dra.cpu" in reply.body
+
+
 def test_nothing_is_judged_out_of_scope() -> None:
     harness = build_harness({"labels": {}})
     harness.send(review(CASES[0]["object"]))
