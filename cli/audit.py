@@ -176,7 +176,6 @@ def _ask(given: AuditInput, future: Future) -> AskFit:
         find_pod_allocators(cluster, gates, given.configuration, future.facts),
         objects.claims,
         objects.templates,
-        sharing=gates.consumable_capacity,
     )
     return AskFit(
         lambda running, kept: _place(running, kept, given, future),
@@ -212,7 +211,6 @@ def _place(
         find_pod_allocators(cluster, gates, given.configuration, future.facts),
         objects.claims,
         (*objects.templates, *running.templates),
-        sharing=gates.consumable_capacity,
         progress=lambda done, total: given.report(f"{done:,} of {total:,} placements"),
     )
 

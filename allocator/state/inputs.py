@@ -62,8 +62,7 @@ def make_state(
         brief=brief,
     )
     quotas = QuotaUse(device_quotas(configuration), awaits_labels=True)
-    ledger = Ledger(sharing=gates.consumable_capacity, quotas=quotas)
-    seconds = configuration.bridge.forced_deletion_seconds
+    seconds, ledger = configuration.bridge.forced_deletion_seconds, Ledger(quotas=quotas)
     state = AllocatorState(planner, ledger, owns_pool, seconds, make_driver_filter(configuration))
     state.ids = lambda: str(uuid.uuid4())
     return state

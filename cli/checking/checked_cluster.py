@@ -129,7 +129,7 @@ class CheckedCluster:
             allocator=self.allocator,
         )
         obeys_fence |= self.allocator is Allocator.UPSTREAM
-        ledger = Ledger(sharing=self.gates.consumable_capacity, quotas=self._new_quotas(planner))
+        ledger = Ledger(quotas=self._new_quotas(planner))
         for files in (self.cluster, self.input):
             counting = [each for each in files.slices if slices is None or each.name in slices]
             rules = files.taint_rules if obeys_fence else without_fence(files.taint_rules)

@@ -68,7 +68,7 @@ class SimulatedSchedulers:
         # Claims in files are identified by name: a copied one often keeps the UID of the original.
         claims = {name_of(each): _without_uid(each) for each in inputs.objects.claims}
         planner, nodes = self.world_of(self.used[0])
-        ledger = Ledger(sharing=inputs.gates.consumable_capacity, quotas=self._new_quotas())
+        ledger = Ledger(quotas=self._new_quotas())
         held = hold_claims(ledger, claims.values(), inputs.objects.templates)
         if inputs.holds and Allocator.DRAWBRIDGE in self.planners:
             asking = {each.pod.full_name for each in inputs.pods}

@@ -46,7 +46,7 @@ class PlacementPreview:
 
     def new_ledger(self) -> Ledger:
         """Return a ledger in which all devices are free."""
-        return Ledger(sharing=self.allocators.gates.consumable_capacity)
+        return Ledger()
 
     def place(
         self,

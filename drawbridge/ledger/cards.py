@@ -202,9 +202,9 @@ def _about(amount: int) -> int:
 
 
 def _free_of_device(device: Candidate, use: PoolUse) -> int:
-    if device.name in use.dedicated:
-        return 0
     consumed = use.shares.get(device.name)
+    if device.name in use.dedicated or (consumed is not None and not device.shared):
+        return 0
     if consumed is None:
         return WHOLE
     return max(0, WHOLE - _largest_part({n: each.nanos() for n, each in consumed.items()}, device))

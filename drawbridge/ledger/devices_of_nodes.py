@@ -25,14 +25,11 @@ class ServingNodes:
         schedulers: Schedulers,
         claims: Collection[Claim],
         templates: Collection[Template],
-        *,
-        sharing: bool = True,
     ) -> None:
         self._nodes = nodes
         self._schedulers = schedulers
         self._claims = [freed(each) for each in claims]
         self._templates = tuple(templates)
-        self._sharing = sharing
         self._alike: dict[object, list[list[Node]]] = {}
         self._answers: dict[object, frozenset[str]] = {}
 
@@ -53,8 +50,7 @@ class ServingNodes:
             self._alike[allocator] = _group(cluster.nodes, planner)
         fitting: set[str] = set()
         for nodes in self._alike[allocator]:
-            ledger = Ledger(sharing=self._sharing)
-            held = hold_claims(ledger, self._claims, (*self._templates, *templates))
+            held = hold_claims(Ledger(), self._claims, (*self._templates, *templates))
             placed = Placer(planner, cluster, held).place_on(pod, [nodes[0]])
             if placed.node is not None:
                 fitting.update(each.name for each in nodes)

@@ -45,21 +45,15 @@ class Hold(msgspec.Struct, frozen=True):
         return DeviceID(self.pool, self.device)
 
 
-def read_holds(
-    allocation: Allocation | None, mark: Mark = UNMARKED, *, sharing: bool = True
-) -> tuple[Hold, ...]:
+def read_holds(allocation: Allocation | None, mark: Mark = UNMARKED) -> tuple[Hold, ...]:
     """Return what an allocation holds; results with admin access hold nothing.
 
-    Without `sharing`, a share counts as the whole device.
+    A share that was allocated stays one after DRAConsumableCapacity is disabled.
     """
     results = allocation.devices.results if allocation else ()
     marked = mark.by_result() if results else {}
     return tuple(
-        _read_hold(
-            result,
-            marked.get((result.driver, result.pool, result.device, result.share_id)),
-            sharing=sharing,
-        )
+        _read_hold(result, marked.get((result.driver, result.pool, result.device, result.share_id)))
         for result in results
         if not result.admin_access
     )
@@ -81,13 +75,12 @@ def read_marked_holds(mark: Mark) -> tuple[Hold, ...]:
     )
 
 
-def _read_hold(result: AllocationResult, marked: MarkedDevice | None, *, sharing: bool) -> Hold:
+def _read_hold(result: AllocationResult, marked: MarkedDevice | None) -> Hold:
     pool = PoolID(result.driver, result.pool)
-    shared = sharing and result.share_id is not None
+    shared = result.share_id is not None
     consumed = result.consumed_capacity if shared else {}
-    share = result.share_id or "" if shared else ""
     draw = () if marked is None else _read_marked_draw(marked)
-    return Hold(pool, result.device, shared, consumed, draw, share)
+    return Hold(pool, result.device, shared, consumed, draw, result.share_id or "")
 
 
 def _read_marked_draw(marked: MarkedDevice) -> Draw:

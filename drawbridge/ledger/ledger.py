@@ -100,13 +100,12 @@ def name_of(claim: Claim | Template) -> str:
 
 
 class Ledger:
-    """The state of all claims; `sharing` is the feature gate DRAConsumableCapacity.
+    """The state of all claims.
 
     No reservation exceeds `quotas`, which count what claims have.
     """
 
-    def __init__(self, *, sharing: bool = True, quotas: QuotaUse | None = None) -> None:
-        self._sharing = sharing
+    def __init__(self, *, quotas: QuotaUse | None = None) -> None:
         self.quotas = QuotaUse() if quotas is None else quotas
         self._records: dict[str, ClaimRecord] = {}
         self._reservations: dict[str, ActiveReservation] = {}
@@ -141,7 +140,7 @@ class Ledger:
         # Without an allocation nothing is held, and the mark of a tenant may take long to read.
         mark = UNMARKED if allocation is None else read_mark(claim.metadata)
         trusted, unreadable = (mark, None) if isinstance(mark, Mark) else (UNMARKED, mark)
-        held = read_holds(allocation, trusted, sharing=self._sharing)
+        held = read_holds(allocation, trusted)
         if record is not None:
             self._holders.remove(uid, record.holds)
         reserved = self._reservations.pop(uid, None) if allocation is not None else None
@@ -226,7 +225,7 @@ class Ledger:
 
     def without_claims(self) -> "Ledger":
         """Return a ledger with the same rules and what is kept for pods, without any claim."""
-        empty = Ledger(sharing=self._sharing, quotas=self.quotas.without_claims())
+        empty = Ledger(quotas=self.quotas.without_claims())
         for key, held in self._kept.items():
             empty.keep(key, held, self._released.get(key))
         empty._expected.update(self._expected)
@@ -414,7 +413,7 @@ class Ledger:
         return self.quotas.find_excess(namespace, charges) is not None
 
     def _read_reservation_holds(self, reservation: Reservation) -> tuple[Hold, ...]:
-        return read_holds(reservation.allocation, reservation.mark, sharing=self._sharing)
+        return read_holds(reservation.allocation, reservation.mark)
 
     def _allocation_of(self, uid: str) -> Allocation | None:
         record = self._records.get(uid)

@@ -95,12 +95,10 @@ def still_fits(  # noqa: PLR0913  # the parts of a cluster
     claims: Collection[Claim],
     templates: Collection[Template],
     *,
-    sharing: bool = True,
     progress: Progress = lambda _done, _total: None,
 ) -> StillFits:
     """Place the running pods on their nodes, and once more on all nodes.
 
-    `sharing` is whether devices can be allocated in shares (`Gates.consumable_capacity`).
     `progress` is told how many placements of how many are done.
     """
     wanted = {name_of(template): _Wanted.of(template.spec.spec) for template in templates}
@@ -110,7 +108,6 @@ def still_fits(  # noqa: PLR0913  # the parts of a cluster
         nodes,
         {each: (schedulers.planner(each), schedulers.nodes(each, nodes)) for each in used},
         templates,
-        sharing,
         groups,
     )
     names = {each.full_name for each in pods}
@@ -277,7 +274,6 @@ class _Cluster(NamedTuple):
     # The devices that each allocator uses, and the nodes as its scheduler sees them.
     sides: Mapping[Allocator, tuple[Planner, ClusterNodes]]
     templates: Collection[Template]
-    sharing: bool
     groups: Sequence[_Group]
 
 
@@ -289,7 +285,7 @@ class _Placement:
     ) -> None:
         self._cluster = cluster
         self._resources = NodeResources(cluster.nodes.nodes)
-        self._ledger = Ledger(sharing=cluster.sharing)
+        self._ledger = Ledger()
         self._progress = progress
         self._nodes: dict[str, str] = {}
         self._refused: list[RefusedPod] = []

@@ -184,9 +184,12 @@ class State:
         return HELD_BY_POD if claims_choosing else None
 
     def _has_former_shares(self, candidate: Candidate) -> bool:
-        """Return whether claims have shares of a device that is published as a whole now."""
-        shares = self.node_view.uses[candidate.pool].shares
-        return self._deviations.shares_hold_device and candidate.name in shares
+        """Return whether claims have shares of a device that is allocated as a whole now.
+
+        Upstream counts each share as the whole device while DRAConsumableCapacity is disabled.
+        """
+        holds = self._deviations.shares_hold_device or not self._gates.consumable_capacity
+        return holds and candidate.name in self.node_view.uses[candidate.pool].shares
 
     def _check_capacity(self, option: Option, candidate: Candidate) -> Rejection | None:
         if not self._gates.consumable_capacity:

@@ -13,7 +13,7 @@ from drawbridge.dra.claim import Claim
 from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.compatibility import Declaration, UnsetGroups
 from drawbridge.dra.device import CounterUse
-from drawbridge.dra.gates import DEFAULTS, Gates
+from drawbridge.dra.gates import Gates
 from drawbridge.dra.inventory import Inventory, PoolID
 from drawbridge.dra.partitions import PartitionTable
 from drawbridge.dra.quantity import Quantity
@@ -99,11 +99,8 @@ class View(msgspec.Struct, frozen=True):
         return self.pools.get(pool, UNUSED)
 
 
-def view_of_claims(claims: Iterable[Claim], gates: Gates = DEFAULTS) -> View:
-    """Build a view from the allocations in the status of claims.
-
-    Without the feature gate DRAConsumableCapacity, a share counts as the whole device.
-    """
+def view_of_claims(claims: Iterable[Claim]) -> View:
+    """Build a view from the allocations in the status of claims."""
     dedicated: dict[PoolID, set[str]] = {}
     shares: dict[PoolID, dict[str, dict[str, Quantity]]] = {}
     for claim in claims:
@@ -112,7 +109,7 @@ def view_of_claims(claims: Iterable[Claim], gates: Gates = DEFAULTS) -> View:
             pool = PoolID(result.driver, result.pool)
             if result.admin_access:
                 continue
-            if result.share_id is None or not gates.consumable_capacity:
+            if result.share_id is None:
                 dedicated.setdefault(pool, set()).add(result.device)
             else:
                 held = shares.setdefault(pool, {}).setdefault(result.device, {})

@@ -171,7 +171,7 @@ class History:
     def answer(self, asked: list[Json]) -> dict[str, Json]:
         """Answer for claims on all nodes, with what the planner keeps."""
         holders = [sure(read_claim(encoded(each))) for each in self.scenario["allocated"]]
-        view = view_of_claims(holders, on(self.scenario))
+        view = view_of_claims(holders)
         self.uses = {pool: self.same_use(pool, use) for pool, use in view.pools.items()}
         numbers = itertools.count(1)
         answers = self.planner.solve_nodes(

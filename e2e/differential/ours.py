@@ -68,7 +68,7 @@ def answer(scenario: Json, deviations: Deviations) -> dict[str, Json]:
     reader = node_reader()
     nodes = [sure(reader.read(encoded(one))) for one in scenario["nodes"]]
     numbers = itertools.count(1)
-    view = view_of_claims(holders, world.gates)
+    view = view_of_claims(holders)
     answers = solve(world, view, claims, nodes, ids=lambda: f"share-{next(numbers)}")
     return {node: worded(one) for node, one in answers.items()}
 

@@ -88,7 +88,7 @@ def _allocate(
     numbers = itertools.count(1)
     answer = solve(
         world,
-        view_of_claims(held, world.gates),
+        view_of_claims(held),
         claims,
         [node],
         ids=lambda: f"share-{next(numbers)}",

@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 
 from allocator.state.conflicts import MAX_CONFLICTS, MAX_SEARCHES
+from allocator.state.inputs import Inputs, make_state
 from allocator.state.wrong_allocations import WrongAllocations
+from drawbridge.config.model import Configuration
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.slices import Slice
+from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
 from drawbridge.ledger.allocation_mark import format_mark, make_mark
 from drawbridge.ledger.pods import Pod
@@ -23,6 +26,7 @@ from tests.allocator.clusters import (
     as_slice,
     claim,
     gpu_slice,
+    owns_all,
     pod,
 )
 from tests.tables import every_row
@@ -253,6 +257,17 @@ def test_a_pool_is_looked_at_once_for_all_slices_that_changed() -> None:
     assert looked == []
     assert [uid for uid, _ in cluster.state.conflicts.take_changed()] == ["theirs"]
     assert len(looked) == 1
+
+
+def test_shares_are_no_conflict_after_their_feature_gate_is_disabled() -> None:
+    state = make_state(Inputs(Configuration(), Facts()), owns_all, serves_taint_rules=False)
+    state.apply(None, gpu_slice("n1", 1, allowMultipleAllocations=True))
+    for uid in ("a", "b"):
+        allocation = allocation_on("n1", 0)
+        allocation["devices"]["results"][0]["shareID"] = f"share-{uid}"
+        state.apply(None, as_claim(claim(uid, allocation=allocation)))
+    assert [found for _, found in state.conflicts.take_changed()] == [(), ()]
+    assert state.ledger.view().use(PoolID(DRIVER, "n1")).shares == {"gpu-0": {}}
 
 
 def test_the_number_of_conflicts_is_bounded() -> None:

@@ -9,7 +9,7 @@ from drawbridge.ledger.allocation_mark import ALLOCATOR, Mark, MarkedDevice, for
 from drawbridge.ledger.audit import audit
 from drawbridge.ledger.conflicts import find_conflicts
 from drawbridge.ledger.holdings import read_marked_holds
-from drawbridge.ledger.ledger import Ledger, Reservation, ReservationRefusal
+from drawbridge.ledger.ledger import Reservation, ReservationRefusal
 from tests.ledger.claims import DRIVER, POOL, allocation, claim
 from tests.ledger.ledgers import P, held, of, reserve
 
@@ -103,13 +103,6 @@ def test_a_share_without_amounts_is_held() -> None:
     ledger.observe(claim("a", 1, "nic:1"))
     assert ledger.view().use(P).holds("nic")
     assert not ledger.view().use(P).dedicated
-
-
-def test_without_the_feature_gate_shares_hold_whole_devices() -> None:
-    ledger = Ledger(sharing=False)
-    ledger.observe(claim("a", 1, "nic:1=4G"))
-    assert ledger.view().use(P).dedicated == {"nic"}
-    assert not ledger.view().use(P).shares
 
 
 def test_admin_access_holds_nothing() -> None:

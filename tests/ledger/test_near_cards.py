@@ -3,13 +3,18 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from drawbridge.choice.levels import Near
 from drawbridge.choice.nearness import Groups
+from drawbridge.dra.gates import DEFAULTS
 from drawbridge.dra.nodes import Node
+from drawbridge.dra.quantity import parse
 from drawbridge.ledger.cards import find_cards
 from drawbridge.ledger.near_cards import find_groups
-from tests.allocator.clusters import DRIVER, Cluster, as_slice
+from drawbridge.ledger.planner import Planner
+from drawbridge.solver.world import PoolUse
+from tests.allocator.clusters import DRIVER, Cluster, as_slice, gpu_slice
 
 _STANDARD = "resource.kubernetes.io/numaNode"
 _ROOT = "resource.kubernetes.io/pcieRoot"
@@ -54,6 +59,18 @@ def test_devices_with_equal_values_are_in_one_group(
     cluster.add(Node("n1"), as_slice({"metadata": {"name": "s"}, "spec": spec}))
     cards = find_cards(cluster.state.planner.node_pools("n1"), DRIVER)
     assert find_groups(cards, near) == expected
+
+
+def test_a_device_with_shares_has_nothing_left_if_no_more_can_be_given() -> None:
+    use = PoolUse(shares={"gpu-0": {"memory": parse("1Gi")}})
+    capacity = {"memory": {"value": "4Gi"}}
+    published = gpu_slice("n1", 1, capacity=capacity, allowMultipleAllocations=True)
+    for gates, left in ((DEFAULTS, 750), (replace(DEFAULTS, consumable_capacity=False), 0)):
+        planner = Planner(gates)
+        for each in (Node("n1"), published):
+            planner.update(each)
+        (card,) = find_cards(planner.node_pools("n1"), DRIVER)
+        assert card.free(use, {}) == left
 
 
 def test_without_cards_there_is_no_group() -> None:

@@ -100,7 +100,7 @@ class Engine:
         self._placer = Placer(
             planner,
             ClusterNodes(nodes=machines),
-            hold_claims(Ledger(sharing=True), (), templates.values()),
+            hold_claims(Ledger(), (), templates.values()),
             resources=NodeResources(machines),
             choice=NodeChoice(planner, StrategyNames(strategy)),
         )

@@ -134,7 +134,7 @@ class Case:
     @cached_property
     def placement(self) -> PodPlacement:
         """The placement on the empty cluster."""
-        ledger = Ledger(sharing=self.on.cluster.gates.consumable_capacity)
+        ledger = Ledger()
         placer = Placer(self.on.planner, self.on.nodes, hold_claims(ledger, (), self.templates))
         return placer.place_pod(self.placed_pod)
 

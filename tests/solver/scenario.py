@@ -69,7 +69,7 @@ def read(plain: Json, deviations: Deviations = OURS) -> Scenario:
         partitions=msgspec.convert(plain.get("partitions", []), tuple[PartitionTable, ...]),
         deviations=deviations,
     )
-    held = view_of_claims(_all(allocated, Claim), gates)
+    held = view_of_claims(_all(allocated, Claim))
     return Scenario(world, held, tuple(_all(claims, Claim)), tuple(_all(nodes, Node)))
 
 

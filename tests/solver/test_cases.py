@@ -51,6 +51,20 @@ def test_deviations_can_be_turned_off(case: dict[str, Any]) -> None:
     assert expected != case["expect"]
 
 
+def test_without_the_gate_upstream_counts_a_share_as_the_device() -> None:
+    for gate, expected in ((True, ["r=d0"]), (False, {"outcome": "not this node"})):
+        plain = scenario(
+            {
+                "name": "a share",
+                "gates": {"DRAConsumableCapacity": gate},
+                "slices": [{"node": "n1", "devices": [{"name": "d0", "shared": True}]}],
+                "allocated": [{"device": "n1/d0", "share": {}}],
+                "requests": {"r": 1},
+            }
+        )
+        assert as_expected(answers(plain, UPSTREAM)["n1"], expected) == expected
+
+
 def test_a_memo_changes_no_result() -> None:
     memo = Memo()
     for case in (each.values[0] for each in CASES):

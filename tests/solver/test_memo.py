@@ -10,7 +10,6 @@ import pytest
 
 from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.device import Counter, CounterUse
-from drawbridge.dra.gates import DEFAULTS
 from drawbridge.dra.inventory import PoolID, build_inventory
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.quantity import parse
@@ -331,7 +330,7 @@ def test_a_view_sums_shares_and_excludes_admin_access() -> None:
     assert use.dedicated == {"d2"}
     assert use.shares == {"d0": {"mem": parse("1536Mi")}, "d1": {}}
     assert [use.holds(f"d{i}") for i in range(4)] == [True, True, True, False]
-    assert view_of_claims([], DEFAULTS).pools == {}
+    assert view_of_claims([]).pools == {}
 
 
 PARTITIONS = {

@@ -123,7 +123,7 @@ class JudgedCluster:
             allocator=Allocator.UPSTREAM if is_native else Allocator.DRAWBRIDGE,
         )
         quotas = QuotaUse(device_quotas(configuration), published_capacity(self._planner.find_pool))
-        self._ledger = Ledger(sharing=gates.consumable_capacity, quotas=quotas)
+        self._ledger = Ledger(quotas=quotas)
         for (_, name), namespace in self._labels.items():
             quotas.set_labels(name, namespace.labels)
         self._caches = JudgeCaches(self._planner.selectors)
