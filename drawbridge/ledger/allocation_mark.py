@@ -8,7 +8,7 @@ can store less of that than is written; what the mark has and the status lacks w
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -101,17 +101,27 @@ def is_allocated_by_us(claim: Claim) -> bool:
     return isinstance(mark, Mark) and is_mark_of(mark, claim.status.allocation)
 
 
-def find_dropped(claim: Claim) -> str:
-    """Return what an API server has not stored of an allocation of ours, and of which device."""
+class DroppedField(NamedTuple):
+    """A field that an API server has not stored, and the result without it."""
+
+    name: str
+    result: AllocationResult
+
+    def __str__(self) -> str:
+        """Return it for messages."""
+        return f"{self.name} of device {self.result.driver}/{self.result.pool}/{self.result.device}"
+
+
+def find_dropped(claim: Claim) -> DroppedField | None:
+    """Return what an API server has not stored of an allocation of ours."""
     mark, allocation = read_mark(claim.metadata), claim.status.allocation
     if not isinstance(mark, Mark) or allocation is None or not is_mark_of(mark, allocation):
-        return ""
+        return None
     for result, marked in zip(_held(allocation), mark.devices, strict=False):
         for field in _STORED:
             if getattr(marked, field.name) and not getattr(result, field.name):
-                device = f"{result.driver}/{result.pool}/{result.device}"
-                return f"{field.encode_name} of device {device}"
-    return ""
+                return DroppedField(field.encode_name, result)
+    return None
 
 
 def can_be_released(claim: Claim) -> bool:
