@@ -16,6 +16,7 @@ from drawbridge.cluster import resources
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.names import GUARD_WEBHOOK, ORIGINAL_ANNOTATION, POD_WEBHOOK
+from drawbridge.translate.changes.codes import TRANSLATION_CHANGED
 
 if TYPE_CHECKING:
     from drawbridge.cluster.session import Session
@@ -25,7 +26,7 @@ _NAME: Final = "drawbridge-doctor"
 # Koordinator denies cores of a GPU without memory, and so does its dialect.
 _DENIED_ALWAYS: Final = "koordinator.sh/gpu-core"
 _DENIED: Final = f'webhook "{POD_WEBHOOK}" denied the request'
-# The guard denies what the webhook for pods did not get.
+# The guard denies what the webhook for pods did not get, or what was changed after its answer.
 _GUARDED: Final = f'webhook "{GUARD_WEBHOOK}" denied the request'
 _CALL_FAILED: Final = "failed calling webhook"
 
@@ -108,7 +109,7 @@ def _of_error(message: str, namespace: str, resource: str) -> WebhookTrial:
     if _DENIED in message:
         reason = message.partition(f"{_DENIED}: ")[2]
         return WebhookTrial(TrialResult.DENIED, namespace, resource, reason)
-    if _GUARDED in message:
+    if _GUARDED in message and TRANSLATION_CHANGED.name not in message:
         detail = f"is denied by {GUARD_WEBHOOK} only"
         return WebhookTrial(TrialResult.NOT_CALLED, namespace, resource, detail)
     called = _CALL_FAILED in message and "drawbridge.dev" in message

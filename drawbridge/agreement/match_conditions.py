@@ -3,8 +3,8 @@
 The conditions are CEL expressions that cannot fail, because an evaluation error would reject the
 pod. `pods.drawbridge.dev` gets the pods that may request devices and all translated pods.
 `guard.drawbridge.dev` runs after all mutating webhooks and gets the pods that still may request
-devices. The manifests set all other fields of the webhook configurations, except the certificate
-authority and the failurePolicy of the guard.
+devices, and the translated pods that have lost their claims. The manifests set all other fields of
+the webhook configurations, except the certificate authority and the failurePolicy of the guard.
 
 The manifests give `pods.drawbridge.dev` the widest condition, so that the API server creates all
 other pods before a controller has led. It has the same name, so that there is always one, and
@@ -86,7 +86,8 @@ def build_conditions(interest: Interest) -> MatchConditions:
     # was just translated.
     checks = [*_check_scheduler(interest), _check_translated(interest), requests]
     every = " ||\n".join(checks)
-    return {POD_WEBHOOK: {CONDITION_NAME: every}, GUARD_WEBHOOK: {CONDITION_NAME: requests}}
+    guarded = f"{requests} ||\n{_check_lost(interest)}"
+    return {POD_WEBHOOK: {CONDITION_NAME: every}, GUARD_WEBHOOK: {CONDITION_NAME: guarded}}
 
 
 def _check_containers(interest: Interest) -> list[str]:
@@ -125,8 +126,21 @@ def _check_translated(interest: Interest) -> str:
     """Match pods that are marked as translated, no matter who wrote the mark."""
     name = "c.resourceClaimTemplateName"
     owned = f"has({name}) && {name}.startsWith({_quote(interest.templates)})"
-    mark = _exists("object.metadata.annotations", "k", f"k == {_quote(interest.mark)}")
-    return f"{mark} ||\n{_exists('object.spec.resourceClaims', 'c', owned)}"
+    return f"{_check_mark(interest)} ||\n{_exists('object.spec.resourceClaims', 'c', owned)}"
+
+
+def _check_lost(interest: Interest) -> str:
+    """Match pods that are marked as translated although no container has a claim.
+
+    An API server without DynamicResourceAllocation removes all claims after the mutating webhooks.
+    """
+    has_claim = f"has(c.resources) && {_exists('c.resources.claims', 'r', 'true')}"
+    with_claims = (_exists(f"object.spec.{part}", "c", has_claim) for part in CONTAINERS)
+    return f"({_check_mark(interest)} && !({' || '.join(with_claims)}))"
+
+
+def _check_mark(interest: Interest) -> str:
+    return _exists("object.metadata.annotations", "k", f"k == {_quote(interest.mark)}")
 
 
 def _exists(path: str, variable: str, test: str) -> str:

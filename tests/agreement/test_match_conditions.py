@@ -4,7 +4,7 @@
 import functools
 import itertools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -25,7 +25,7 @@ from drawbridge.config.string_formats import FindingCode, NetworkName, ResourceN
 from drawbridge.documents.patch import apply_edits
 from drawbridge.names import GUARD_WEBHOOK, POD_WEBHOOK
 from drawbridge.translate.context import TranslationContext
-from drawbridge.translate.interest import covers, derive_interest
+from drawbridge.translate.interest import CONTAINERS, covers, derive_interest
 from drawbridge.translate.pods import translate
 from tests.tables import YamlValue, every_row
 from tests.translate.test_interest import GROUPS, pods
@@ -93,6 +93,13 @@ def compiled(text: str) -> Program:
 MEMBERS = [case["pod"] for case in GROUPS if isinstance(case["pod"], dict)]
 PLAIN = {"spec": {"containers": [{"name": "web"}]}}
 LEGACY = {"spec": {"containers": [{"name": "a", "resources": {"limits": {"nvidia.com/gpu": 1}}}]}}
+TRANSLATED: Final = {
+    "metadata": {"annotations": {"drawbridge.dev/original": "[]"}},
+    "spec": {
+        "containers": [{"name": "a", "resources": {"claims": [{"name": "drawbridge"}]}}],
+        "resourceClaims": [{"name": "drawbridge", "resourceClaimTemplateName": "drawbridge-0"}],
+    },
+}
 NETWORK = {
     "metadata": {"annotations": {"k8s.v1.cni.cncf.io/networks": "default/a"}},
     "spec": {"containers": [{"name": "a"}]},
@@ -109,7 +116,7 @@ def test_the_guard_never_selects_a_pod_that_the_webhook_for_pods_does_not_get(
     live.reach(first)
     for change in live.plan(then):
         live.apply(change)
-        for pod in (PLAIN, LEGACY, NETWORK, MEMBERS[1]):
+        for pod in (PLAIN, LEGACY, NETWORK, MEMBERS[1], without_claims(TRANSLATED)):
             guarded = selects(live.conditions(GUARD_WEBHOOK), pod)
             assert selects(live.conditions(POD_WEBHOOK), pod) >= guarded
     assert live.conditions(GUARD_WEBHOOK) == derive_conditions(then)[GUARD_WEBHOOK]
@@ -249,6 +256,21 @@ def guarded(pod: YamlValue) -> bool:
     return selected
 
 
+def without_claims(pod: YamlValue) -> YamlValue:
+    """Return a pod as an API server without DynamicResourceAllocation stores it."""
+    spec = {name: value for name, value in pod["spec"].items() if name != "resourceClaims"}
+    for part in CONTAINERS:
+        if part in spec:
+            spec[part] = [_without_claims(each) for each in spec[part]]
+    return {**pod, "spec": spec}
+
+
+def _without_claims(container: YamlValue) -> YamlValue:
+    resources = container.get("resources") or {}
+    kept = {name: value for name, value in resources.items() if name != "claims"}
+    return {**container, "resources": kept}
+
+
 def without_marks(pod: YamlValue) -> YamlValue:
     """Return a pod without the annotations and claims of a translation."""
     notes = (pod.get("metadata") or {}).get("annotations") or {}
@@ -267,5 +289,24 @@ def test_the_guard_gets_legacy_pods_but_no_pods_that_are_completely_translated()
         after: YamlValue = apply_edits(pod, translation.edits)
         # Some annotations and labels stay, because other tools read them.
         assert guarded(after) == covers(without_marks(after), derive_interest(USUAL)), after
-        untouched += not guarded(after)
+        if not guarded(after):
+            untouched += 1
+            assert guarded(without_claims(after))
     assert untouched > 100
+
+
+@pytest.mark.parametrize(
+    ("part", "claims", "is_guarded"),
+    [
+        ("containers", [{"name": "drawbridge"}], False),
+        ("initContainers", [{"name": "drawbridge"}], False),
+        ("containers", [], True),
+        ("containers", None, True),
+    ],
+)
+def test_the_guard_gets_a_translated_pod_if_no_container_has_a_claim(
+    part: str, claims: YamlValue, *, is_guarded: bool
+) -> None:
+    spec = {"containers": [{"name": "b"}], part: [{"name": "a", "resources": {"claims": claims}}]}
+    assert guarded({**TRANSLATED, "spec": spec}) == is_guarded
+    assert not guarded({"spec": spec})

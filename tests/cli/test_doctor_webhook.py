@@ -50,6 +50,15 @@ def test_a_webhook_that_is_not_called_is_shown_by_what_became_of_a_pod(
     assert line["message"] == f"namespace team-a: a pod that requests {message}"
 
 
+def test_the_reason_is_shown_if_the_api_server_removes_the_claims_of_a_pod(tmp_path: Path) -> None:
+    def change(api: FakeApi) -> None:
+        api.on_write = refusing(f"{GUARDED} TranslationChanged: the claims are gone")
+
+    (line,) = doctor(tmp_path, "-o", "json", change=change).of("webhook")
+    assert line["code"] == "WebhookNotTried"
+    assert line["message"].endswith("TranslationChanged: the claims are gone")
+
+
 def test_the_conditions_of_the_manifests_are_no_problem_and_not_those_of_the_configuration(
     tmp_path: Path,
 ) -> None:

@@ -181,6 +181,16 @@ async def test_the_guard_allows_a_translated_pod() -> None:
     assert (await harness.guarded_pod(translated)).allowed
 
 
+async def test_a_translated_pod_that_lost_its_claims_is_denied() -> None:
+    harness = build_harness(recent())
+    lost = (await harness.pod(LEGACY)).after
+    del lost["spec"]["resourceClaims"]
+    del lost["spec"]["containers"][0]["resources"]["claims"]
+    response = await harness.guarded_pod(lost)
+    assert not response.allowed
+    assert "TranslationChanged" in response.status["message"]
+
+
 async def test_a_translated_pod_that_gets_another_request_is_denied() -> None:
     harness = build_harness(recent())
     translated = (await harness.pod(LEGACY)).after
