@@ -37,7 +37,7 @@ from drawbridge.dra.nodes import Node, node_reader
 from drawbridge.dra.slices import Slice
 from drawbridge.facts import serialized
 from drawbridge.facts.gather import FactsInput, GatheredFacts, gather_facts
-from drawbridge.facts.model import Facts
+from drawbridge.facts.model import Cluster, Facts
 from drawbridge.facts.recent_pools import RecentPools
 from drawbridge.facts.served_names import DualNode
 from drawbridge.finding import Finding
@@ -265,6 +265,13 @@ class FactsReconciler:
         """Return the context with the facts that are published now; None without any."""
         facts = self._versions.find(self._data, self._data.get(CURRENT_KEY, ""))
         return None if facts is None else make_context(configuration, facts)
+
+    async def read_cluster(self) -> Cluster | None:
+        """Return what the facts that are published now say of the API server; None without any."""
+        live = await self._store.read(FACTS_CONFIG_MAP, self._namespace)
+        data: Mapping[str, str] = (live or {}).get("data") or {}
+        facts = await asyncio.to_thread(self._versions.find, data, data.get(CURRENT_KEY, ""))
+        return None if facts is None else facts.cluster
 
     async def _read_scheduler(self) -> bool:
         """Return whether the facts that are published now say that the scheduler is missing."""

@@ -8,7 +8,9 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -20,7 +22,7 @@ from drawbridge.api_error import ApiError
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.dra.gates import Gates, gates_of_version, nearest_version
-from drawbridge.facts.model import GATE_OF_FIELD
+from drawbridge.facts.model import GATE_OF_FIELD, Cluster
 from drawbridge.names import PROBE_ANNOTATION, PROBE_TEMPLATE
 
 NAME: Final = "probe"
@@ -37,8 +39,8 @@ _DENIED: Final = ("denied the request", "denied request")
 ENOUGH_REFUSALS: Final = 3
 # The answers of a run that failed count for so long: two of the longest pauses between runs.
 _RUN_SECONDS: Final = 120.0
-# While API servers of two versions share an address, each request can meet another one. What the
-# last runs have in common, at two a minute, is what both do.
+# While API servers of two versions share an address, each connection can meet another one, so each
+# run has a new one. What the last runs have in common, at two a minute, is what both do.
 COMPARED_RUNS: Final = 10
 
 
@@ -155,6 +157,13 @@ def infer_gates(version: str, stored_fields: tuple[str, ...] | None = None) -> t
     return msgspec.structs.replace(gates, **observed).with_groups(), is_known
 
 
+class ProbedServer(NamedTuple):
+    """An API server, and the templates in it that are never stored."""
+
+    templates: ObjectStore
+    read_version: Callable[[], Awaitable[str]]
+
+
 class ServerSupport(msgspec.Struct, frozen=True):
     """The version, stored fields and feature gates of the API server."""
 
@@ -168,7 +177,8 @@ class FieldProbeReconciler:
 
     It runs often, because an API server that restarts with a disabled gate drops a field that it
     stored before. Until a probe detects this, a pod that requests a part of a device gets a whole
-    device. What a server does not store counts at once, and what it stores after some runs.
+    device. What a server does not store counts at once, and what it stores after some runs. What
+    the last leader published counts as a run before the first one.
 
     A probe that admission refuses says nothing about its field: the last answer goes on to count.
     """
@@ -177,15 +187,15 @@ class FieldProbeReconciler:
 
     def __init__(
         self,
-        templates: ObjectStore,
-        read_version: Callable[[], Awaitable[str]],
+        connect: Callable[[], AbstractAsyncContextManager[ProbedServer]],
+        read_published: Callable[[], Awaitable[Cluster | None]],
         reporter: Reporter,
         elapsed: Callable[[], float] = time.monotonic,
     ) -> None:
         self.support: ServerSupport | None = None
         self.listener: Callable[[], None] = lambda: None
-        self._templates = templates
-        self._read_version = read_version
+        self._connect = connect
+        self._read_published = read_published
         self._reporter = reporter
         self._elapsed = elapsed
         self._new_findings = NewFindings(reporter, "Probe")
@@ -208,11 +218,22 @@ class FieldProbeReconciler:
 
     async def reconcile(self) -> None:
         """Probe all fields, or those that a failed run left; propagates API errors at the end."""
-        self._note_version(await self._read_version())
-        try:
-            await process_each([name for name in FIELD_PROBES if name in self._left], self._probe)
-        finally:
-            self._conclude()
+        if not self._versions:
+            self._begin(await self._read_published())
+        async with self._connect() as server:
+            self._note_version(await server.read_version())
+            probe = partial(self._probe, server.templates)
+            try:
+                await process_each([name for name in FIELD_PROBES if name in self._left], probe)
+            finally:
+                self._conclude()
+
+    def _begin(self, published: Cluster | None) -> None:
+        """Count what was published as a run; that a field was stored is for a probe to say."""
+        if published is not None:
+            self._versions.append(published.version)
+            missing = FIELD_PROBES.keys() - set(published.keeps)
+            self._answers = {name: deque([False], maxlen=COMPARED_RUNS) for name in missing}
 
     def _note_version(self, version: str) -> None:
         """Go on with a run that failed lately, or begin one."""
@@ -223,12 +244,12 @@ class FieldProbeReconciler:
         self._left, self._began = set(FIELD_PROBES), now
         self._versions.append(version)
 
-    async def _probe(self, name: str) -> None:
+    async def _probe(self, templates: ObjectStore, name: str) -> None:
         """Note the answer of one probe; raises what says nothing about the field."""
         probe = FIELD_PROBES[name]
         is_stored: bool | None
         try:
-            response = await self._templates.create(probe_template(probe), dry_run=True)
+            response = await templates.create(probe_template(probe), dry_run=True)
             is_stored = is_field_stored(probe, response)
         except ApiError as error:
             is_stored = interpret_rejection(probe, error)

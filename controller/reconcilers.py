@@ -6,8 +6,8 @@ own, which remember nothing of an earlier one.
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterator
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from contextlib import ExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final, TypeVar
@@ -32,7 +32,7 @@ from controller.ended_holds import EndedHoldReconciler
 from controller.facts import FactsReconciler, FactsSources
 from controller.fence_rules import NAME as RULES
 from controller.fence_rules import FenceRuleReconciler, FenceSources, make_fence_stores
-from controller.field_probe import FieldProbeReconciler
+from controller.field_probe import FieldProbeReconciler, ProbedServer
 from controller.giving_back import GivingBack, find_nodes, read_pending_pools, restart_relabelled
 from controller.match_conditions import LiveWebhooks, MatchConditionReconciler
 from controller.missing_templates import LEAST_SECONDS, MissingTemplateReconciler
@@ -70,6 +70,7 @@ from drawbridge.cluster.server_clock import boot_time
 from drawbridge.cluster.session import Session
 from drawbridge.cluster.store import CachedObject, pause_garbage_collection
 from drawbridge.dra.inventory import PoolID
+from drawbridge.facts.model import Cluster
 from drawbridge.names import FACTS_CONFIG_MAP, WEBHOOK_CONFIGURATION, WEBHOOK_DEPLOYMENT
 from drawbridge.process.alarm import CutAlarm
 from drawbridge.process.collection import CollectionPause
@@ -154,11 +155,7 @@ class Reconcilers:
         self._scope = AdmissionScope(
             caches.namespaces, caches.read_pod_webhook, lambda: settings.current
         )
-        self.probe = FieldProbeReconciler(
-            self._store(TEMPLATES, context.namespace),
-            context.session.version,
-            reporter,
-        )
+        self.probe = FieldProbeReconciler(self._connect, self._read_cluster, reporter)
         self._accepting = tuple(self._make_configuration())
         self.scheduler = SchedulerLeaseReconciler(
             self._store(LEASES, context.namespace), lambda: settings.current
@@ -186,6 +183,17 @@ class Reconcilers:
     def _store(self, resource: Resource, namespace: str = "") -> ObjectStore:
         session, fence = self._context.session, self._fence
         return ResourceClient(session, resource, decode_object, namespace=namespace, fence=fence)
+
+    @asynccontextmanager
+    async def _connect(self) -> AsyncIterator[ProbedServer]:
+        """Connect anew, perhaps to another API server."""
+        namespace = self._context.namespace
+        async with self._context.session.with_new_connections() as session:
+            templates = ResourceClient(session, TEMPLATES, decode_object, namespace=namespace)
+            yield ProbedServer(templates, session.version)
+
+    async def _read_cluster(self) -> Cluster | None:
+        return await self.facts.read_cluster()
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._context.session.clock.now(), UTC)

@@ -83,6 +83,15 @@ class Session:
         await credentials.access()
         return cls(credentials, namespace=namespace)
 
+    def with_new_connections(self) -> Self:
+        """Return a session of the same user that shares no connection, for the caller to close.
+
+        A Service or a load balancer selects an API server for each connection.
+        """
+        session = type(self)(self._credentials, namespace=self._namespace, pause=self._pause)
+        session.reachability, session.clock = self.reachability, self.clock
+        return session
+
     @property
     def namespace(self) -> str:
         """The given namespace; else that of the pod's service account or kubeconfig context."""

@@ -1,6 +1,7 @@
 """Requests: retries, timeouts, errors and streams."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
@@ -48,6 +49,32 @@ async def refused(session: Session, method: str, **more: object) -> ApiError:
     with pytest.raises(ApiError) as caught:
         await session.call(method, PATH, **more)  # type: ignore[arg-type]
     return caught.value
+
+
+@asynchronous
+async def test_a_session_with_new_connections_shares_none(tmp_path: Path, api: FakeApi) -> None:
+    ports, answer = list[int](), b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        ports.append(writer.get_extra_info("peername")[1])
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            while await reader.readuntil(b"\r\n\r\n"):
+                writer.write(answer)
+        writer.close()
+
+    config = api.kubeconfig(tmp_path / "config")
+    async with await asyncio.start_server(accept, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        config.write_text(config.read_text().replace(api.url, f"http://127.0.0.1:{port}"))
+        async with Session(Credentials(str(config))) as session:
+            for _ in range(3):
+                await session.call("GET", PATH)
+                async with session.with_new_connections() as other:
+                    await other.call("GET", PATH)
+                    await other.call("GET", PATH)
+            assert other.reachability is session.reachability
+            assert other.clock is session.clock
+    assert len(ports) == 1 + 3
 
 
 # --- retries -----------------------------------------------------------------------------------

@@ -264,6 +264,16 @@ def test_a_new_leader_says_what_was_published_of_the_scheduler() -> None:
     assert (scene.was_missing, leader.was_missing) == ([False], [True, False])
 
 
+def test_what_was_published_of_the_api_server_can_be_read_before_the_first_run() -> None:
+    scene = Scene()
+    assert asyncio.run(scene.reconciler.read_cluster()) is None
+    scene.reconcile()
+    scene.start()
+    cluster = asyncio.run(scene.reconciler.read_cluster())
+    assert cluster is not None
+    assert (cluster.version, cluster.keeps) == (SUPPORT.version, SUPPORT.stored_fields)
+
+
 def test_earlier_facts_are_found_by_their_hash() -> None:
     scene = Scene()
     scene.reconcile()

@@ -5,7 +5,7 @@ import contextlib
 import copy
 import datetime as dt
 import itertools
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
@@ -14,6 +14,7 @@ from controller.field_probe import (
     ENOUGH_REFUSALS,
     FIELD_PROBES,
     FieldProbeReconciler,
+    ProbedServer,
     ServerSupport,
     infer_gates,
 )
@@ -21,7 +22,7 @@ from controller.protocols import Unstructured
 from controller.watched_objects import PartialObject
 from drawbridge.api_error import ApiError
 from drawbridge.facts.gather import describe_cluster
-from drawbridge.facts.model import GATE_OF_FIELD
+from drawbridge.facts.model import GATE_OF_FIELD, Cluster
 from tests.cluster.memory_store import MemoryStore
 from tests.controller.harness import FakeClock, FakeReporter
 from tests.tables import every_row
@@ -36,10 +37,23 @@ class Scene:
         self.templates, self.reporter = MemoryStore(PartialObject), FakeReporter()
         self.version = version
         self.templates.admit = lambda value: drop_fields(value, dropped)
-        self.clock = FakeClock()
+        self.clock, self.connections = FakeClock(), 0
+        self.start(None)
+
+    def start(self, published: Cluster | None) -> None:
+        """Begin a term after these facts were published."""
+
+        async def read_published() -> Cluster | None:
+            return published
+
         self.reconciler = FieldProbeReconciler(
-            self.templates, self._version, self.reporter, self.clock.elapsed
+            self._connect, read_published, self.reporter, self.clock.elapsed
         )
+
+    @contextlib.asynccontextmanager
+    async def _connect(self) -> AsyncIterator[ProbedServer]:
+        self.connections += 1
+        yield ProbedServer(self.templates, self._version)
 
     async def _version(self) -> str:
         return self.version
@@ -140,6 +154,43 @@ def test_what_a_server_begins_to_store_counts_after_some_runs() -> None:
     assert scene.reconcile() == ALL
     assert scene.reconciler.support is not None
     assert scene.reconciler.support.version == "1.36"
+
+
+def test_each_run_has_a_new_connection() -> None:
+    """A load balancer selects an API server for a connection, and not for a request."""
+    scene = Scene()
+    for runs in (1, 2):
+        scene.reconcile()
+        assert scene.connections == runs
+
+
+def test_a_new_leader_counts_what_was_published_as_a_run() -> None:
+    """It may meet only the newer one of two API servers at first."""
+    scene = Scene()
+    scene.start(Cluster("1.35", keeps=("exactly.tolerations", "exactly.adminAccess")))
+    for _ in range(COMPARED_RUNS - 1):
+        assert scene.reconcile() == ("exactly.adminAccess", "exactly.tolerations")
+        assert scene.reconciler.support is not None
+        assert scene.reconciler.support.version == "1.35"
+    assert scene.reconcile() == ALL
+    assert scene.reconciler.support.version == "1.36"
+
+
+def test_a_new_leader_finds_that_a_published_field_is_dropped() -> None:
+    scene = Scene("exactly.capacity", version="1.35")
+    scene.start(Cluster("1.36", keeps=ALL))
+    assert scene.reconcile() == tuple(name for name in ALL if name != "exactly.capacity")
+    assert scene.reconciler.support is not None
+    assert scene.reconciler.support.version == "1.35"
+
+
+def test_what_was_published_is_no_answer_to_a_probe_that_is_refused() -> None:
+    scene = Scene()
+    scene.start(Cluster("1.36", keeps=ALL))
+    scene.templates.before_write = refuse_alternatives(403, DENIED)
+    fail(scene, ENOUGH_REFUSALS - 1)
+    assert scene.reconciler.support is None
+    assert scene.reconcile() == tuple(name for name in ALL if name != "firstAvailable")
 
 
 def test_a_finding_is_reported_once_and_again_when_it_comes_back() -> None:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from drawbridge.agreement.published_facts import build_data_key
 from drawbridge.facts import serialized
-from drawbridge.facts.model import Cluster, Facts
+from drawbridge.facts.model import GATE_OF_FIELD, Cluster, Facts
 from drawbridge.names import POD_WEBHOOK
 from tests.cluster.fake.configuration import accept, offer
 from tests.cluster.fake.kinds import JSON, Kind
@@ -307,7 +307,8 @@ def compose_configuration(
 
 def make_system(configuration: str, version: str) -> Iterator[JSON]:
     """Yield what an administrator and our controller have written, with this configuration."""
-    facts = Facts(cluster=Cluster(version=version, gates=GATES))
+    cluster = Cluster(version=version, gates=GATES, keeps=tuple(sorted(GATE_OF_FIELD)))
+    facts = Facts(cluster=cluster)
     digest = serialized.facts_hash(facts)
     data = {build_data_key(digest): serialized.encode_facts(facts).decode(), "current": digest}
     system = {"namespace": SYSTEM}

@@ -2,7 +2,7 @@
 
 import asyncio
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 from drawbridge.cluster.errors import error_from_response
 from drawbridge.cluster.reachability import Reachability
@@ -27,6 +27,13 @@ class ServerSession(Session):
         self._pause = asyncio.sleep
         self.reachability = Reachability()
         self.clock = ServerClock()
+
+    def with_new_connections(self) -> Self:
+        """Return this one: there are no connections."""
+        return self
+
+    async def close(self) -> None:
+        """There is nothing to close."""
 
     async def _access(self, rejected: object) -> Any:  # noqa: ANN401  # of the session
         """No credentials."""
