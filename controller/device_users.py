@@ -10,9 +10,15 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from drawbridge.agreement.generated_claims import name_template
 from drawbridge.agreement.scope import PodMetadata, PodOwner, find_root_owner
+from drawbridge.bounded_cache import BoundedCache
+from drawbridge.digest import digest
+from drawbridge.documents.values import as_mapping
 from drawbridge.dra.claim import Owner
 from drawbridge.dra.quantity import Quantity, QuantityError, from_json
+from drawbridge.ledger.generated_claims import POD_CLAIM
+from drawbridge.names import RULES_ANNOTATION
 from drawbridge.report.stuck.found import MOST_NAMES
 from drawbridge.report.stuck.objects import (
     HangingClaim,
@@ -34,18 +40,64 @@ _MAX_NAME: Final = 253
 _GATED: Final = (None,)
 # What is kept of each list of a pod whose namespace has more than its share of the memory.
 _MOST_PARTS: Final = 8
+# The contents of claims whose names are known. A cluster has some hundred.
+_MOST_NAMES: Final = 4096
 _POD: Final = msgspec.json.Decoder(HangingPod, strict=False)
 _CLAIM: Final = msgspec.json.Decoder(HangingClaim)
 
 
 class WatchedClaim(ClaimHolding, frozen=True):
-    """A claim: what it holds, and what keeps it."""
+    """A claim: what it holds, and what keeps it.
+
+    One that was generated for an entry of a pod has the name of the entry, and the name that a
+    template of ours has which describes nothing but this claim.
+    """
 
     hanging: HangingClaim = HangingClaim()
+    entry: str = ""
+    template: str = ""
 
 
-def read_watched_claim(raw: bytes) -> WatchedClaim:
+class _Annotations(msgspec.Struct, frozen=True):
+    entry: str = msgspec.field(default="", name=POD_CLAIM)
+    rules: str = msgspec.field(default="", name=RULES_ANNOTATION)
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    annotations: _Annotations | None = None
+
+
+class _Content(msgspec.Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_CONTENT: Final = msgspec.json.Decoder(_Content)
+
+
+class TemplateNames:
+    """Names claims by their content; those of one template have the same."""
+
+    def __init__(self) -> None:
+        self._names: BoundedCache[bytes, str] = BoundedCache(_MOST_NAMES)
+
+    def find(self, raw: bytes) -> tuple[str, str]:
+        """Return the entry of a pod that a claim is for, and the name of such a template."""
+        content = _CONTENT.decode(raw)
+        noted = content.metadata.annotations
+        if noted is None or not noted.entry:
+            return "", ""
+        key = digest(b"\0".join((noted.rules.encode(), bytes(content.spec))))
+        name = self._names.get(key)
+        if name is None:
+            name = name_template(as_mapping(msgspec.json.decode(content.spec)), noted.rules)
+            self._names.put(key, name)
+        return noted.entry[:_MAX_NAME], name
+
+
+def read_watched_claim(raw: bytes, names: TemplateNames | None = None) -> WatchedClaim:
     """Read a claim of `resource.k8s.io/v1`; raises msgspec.DecodeError or ValueError."""
+    entry, template = (names or TemplateNames()).find(raw)
     claim = _CLAIM.decode(raw)
     metadata, allocation, classes = claim.metadata, claim.status.allocation, claim.class_of
     owners = metadata.owner_references or ()
@@ -64,6 +116,8 @@ def read_watched_claim(raw: bytes) -> WatchedClaim:
         owner=owner,
         extended=metadata.annotations is not None and metadata.annotations.extended == "true",
         hanging=_shorten_claim(claim, owner),
+        entry=entry,
+        template=template,
     )
 
 

@@ -25,6 +25,8 @@ from controller.certificates import (
     make_certificate_reconciler,
 )
 from controller.change_books import ChangeCounter
+from controller.changed_claims import NAME as CLAIMS_OF_TEMPLATES
+from controller.changed_claims import ChangedClaimReconciler
 from controller.configuration import NAME as CONFIGURATION
 from controller.configuration import ConfigurationReconciler
 from controller.dual_nodes import DualNodeReconciler, DualNodeStores
@@ -89,6 +91,8 @@ SCHEDULES: Final = {
     "scheduler": Schedule(min_interval=1, resync=10, max_retry=30),
     # Pods wait for these, and a failed attempt is cheap.
     "templates": Schedule(min_interval=0.02, resync=5, first_retry=0.5, max_retry=5),
+    # People see it while the pod waits or has just begun to run.
+    CLAIMS_OF_TEMPLATES: Schedule(resync=5, max_retry=30),
     # Each change of the mirrored quota makes the quota controller count again from its own cache. A
     # pod is charged before that cache has it, and a count without the pod stays for minutes.
     "quota": Schedule(debounce=0.3, min_interval=0.2, resync=3, max_retry=30),
@@ -162,6 +166,7 @@ class Reconcilers:
         )
         self.facts = self._make_facts()
         self.templates = self._make_missing_templates()
+        self.claims = self._make_changed_claims()
         self.changes = ChangeCounter(caches.device_pods, caches.templates)
         self.usage, self.stuck = self._make_usage(), self._make_stuck()
         self._leaving_nodes, self._leaving_pools = self._make_leaving()
@@ -233,6 +238,12 @@ class Reconcilers:
             reporter=self._reporter,
             now=self._now,
             briefs=self._context.briefs,
+        )
+
+    def _make_changed_claims(self) -> ChangedClaimReconciler:
+        caches = self._caches
+        return ChangedClaimReconciler(
+            caches.claims, caches.device_pods, caches.templates, self._store(CLAIMS), self._reporter
         )
 
     def _make_garbage_collector(self) -> TemplateGarbageCollector:
@@ -405,7 +416,7 @@ class Reconcilers:
     def all(self) -> tuple[Reconciler, ...]:
         """Return all reconcilers. The others need the configuration that the first one accepts."""
         reading = (self.probe, self.scheduler, self.facts)
-        return (*self._accepting, *reading, self.templates, *self._independent)
+        return (*self._accepting, *reading, self.templates, self.claims, *self._independent)
 
     def _wake(self, *names: str) -> Callable[..., None]:
         def wake(*_: object) -> None:
@@ -439,6 +450,7 @@ class Reconcilers:
         follow(caches.templates.subscribe, self.templates.template_changed, wake("templates"))
         follow(caches.quotas.subscribe, wake("quota"))
         follow(caches.device_pods.subscribe, self.changes.pod_changed)
+        follow(caches.claims.subscribe, self.claims.claim_changed)
         follow(caches.namespaces.subscribe, self.templates.namespace_changed)
         follow(caches.namespaces.subscribe, wake("quota", "templates"))
         follow(caches.webhooks.subscribe, lambda *_: self.templates.queue_unresolved())

@@ -1,0 +1,196 @@
+"""A generated claim that lacks what the template of its pod says is reported on the pod."""
+
+import asyncio
+import copy
+from typing import Any
+
+import pytest
+
+from controller.changed_claims import ChangedClaimReconciler
+from controller.device_users import TemplateNames, read_device_pod, read_watched_claim
+from controller.watched_objects import PartialObject
+from drawbridge.agreement.template_objects import build_object
+from drawbridge.api_error import ApiError
+from drawbridge.ledger.generated_claims import POD_CLAIM
+from drawbridge.translate.changes.template import make_template
+from tests.cluster.memory_store import MemoryStore
+from tests.controller.harness import FakeReporter
+
+FULL: Any = {"deviceClassName": "share", "capacity": {"requests": {"memory": "8Gi"}}}
+MADE = make_template({"devices": {"requests": [{"name": "gpu", "exactly": FULL}]}})
+SPEC: Any = MADE.object["spec"]
+FIELD = "spec.devices.requests[0].exactly.capacity"
+WAITED_RUNS = 12
+
+
+class Scene:
+    """A reconciler over the objects of a namespace."""
+
+    def __init__(self) -> None:
+        names = TemplateNames()
+        self.claims = MemoryStore(None, decode=lambda raw: read_watched_claim(raw, names))
+        self.pods = MemoryStore(None, decode=read_device_pod)
+        self.templates, self.reporter = MemoryStore(PartialObject), FakeReporter()
+        self.start()
+
+    def start(self) -> None:
+        """Begin a term."""
+        self.reconciler = ChangedClaimReconciler(
+            self.claims, self.pods, self.templates, self.claims, self.reporter
+        )
+        self.claims.subscribe(self.reconciler.claim_changed)
+
+    def put_template(self, name: str = MADE.name, **more: Any) -> None:  # noqa: ANN401  # JSON
+        """Store a template with the content of ours, or with more."""
+        stored = copy.deepcopy(build_object(MADE, "ml"))
+        stored["metadata"] = {**copy.deepcopy(stored["metadata"]), "name": name}  # type: ignore[dict-item]
+        self.templates.put({**stored, **more})
+
+    def put_pod(self, name: str = "p", template: str = MADE.name) -> str:
+        """Store a pod with a claim of a template; return its uid."""
+        claims = [{"name": "drawbridge", "resourceClaimTemplateName": template}]
+        containers = [{"name": "main", "resources": {"claims": [{"name": "drawbridge"}]}}]
+        spec = {"resourceClaims": claims, "containers": containers}
+        return self.pods.put({"metadata": {"name": name, "namespace": "ml"}, "spec": spec}).uid
+
+    def put_claim(self, uid: str, name: str = "p", *, lost: bool = True, **metadata: Any) -> None:  # noqa: ANN401  # JSON
+        """Store the claim of a pod with this uid, without its capacity."""
+        spec = copy.deepcopy(SPEC["spec"])
+        if lost:
+            del spec["devices"]["requests"][0]["exactly"]["capacity"]
+        owner = {"kind": "Pod", "name": name, "uid": uid, "controller": True}
+        named: Any = {"name": f"{name}-drawbridge", "namespace": "ml", "ownerReferences": [owner]}
+        named["annotations"] = {POD_CLAIM: "drawbridge"}
+        self.claims.put({"metadata": {**named, **metadata}, "spec": spec})
+
+    def run(self, times: int = 1) -> list[str]:
+        """Run the reconciler, and return the messages of all findings."""
+        for _ in range(times):
+            asyncio.run(self.reconciler.reconcile())
+        assert {*self.reporter.codes} <= {"ClaimChanged"}
+        return [each.message for each in self.reporter.findings]
+
+    @property
+    def reads(self) -> int:
+        """How often claims were read from the API server."""
+        return len(self.claims.requests)
+
+
+def test_a_claim_that_lacks_a_field_is_reported_once_on_its_pod() -> None:
+    scene = Scene()
+    scene.put_template()
+    uid = scene.put_pod()
+    scene.put_claim(uid)
+    (message,) = scene.run(2)
+    assert message == (
+        f"ResourceClaim ml/p-drawbridge does not have {FIELD} as ResourceClaimTemplate "
+        f"{MADE.name} says"
+    )
+    (finding,), ((_, reference),) = scene.reporter.findings, scene.reporter.reported
+    assert finding.path == FIELD
+    assert (reference.kind, reference.name, reference.namespace) == ("Pod", "p", "ml")
+    assert reference.uid == uid
+    scene.put_claim(uid, finalizers=["a"])
+    assert len(scene.run()) == 1
+
+
+def test_a_claim_as_its_template_says_is_not_read() -> None:
+    scene = Scene()
+    scene.put_template()
+    scene.put_claim(scene.put_pod(), lost=False)
+    assert (scene.run(), scene.reads) == ([], 0)
+
+
+def test_claims_of_one_content_are_read_once() -> None:
+    scene = Scene()
+    scene.put_template()
+    for name in ("p", "q", "r"):
+        scene.put_claim(scene.put_pod(name), name)
+    assert (len(scene.run()), scene.reads) == (3, 1)
+
+
+def test_a_claim_that_others_add_to_is_as_its_template_says() -> None:
+    scene = Scene()
+    scene.put_template()
+    uid = scene.put_pod()
+    spec = copy.deepcopy(SPEC["spec"])
+    spec["devices"]["requests"][0]["exactly"]["tolerations"] = [{"operator": "Exists"}]
+    owner = {"kind": "Pod", "name": "p", "uid": uid, "controller": True}
+    metadata: Any = {"name": "c", "namespace": "ml", "ownerReferences": [owner]}
+    metadata["annotations"] = {POD_CLAIM: "drawbridge"}
+    scene.claims.put({"metadata": metadata, "spec": spec})
+    assert (scene.run(), scene.reads) == ([], 1)
+
+
+@pytest.mark.parametrize("name", ["gpus", "gpus-1a2b3c4d", "drawbridge-1a2b3c4d"])
+def test_a_template_whose_name_is_no_hash_says_nothing(name: str) -> None:
+    scene = Scene()
+    scene.put_template(name)
+    scene.put_claim(scene.put_pod(template=name))
+    assert (scene.run(), scene.reads) == ([], 0)
+
+
+def test_a_template_with_the_content_of_others_says_nothing() -> None:
+    scene = Scene()
+    exactly = {"deviceClassName": "share", "count": 7}
+    spec = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
+    scene.put_template(spec={"spec": spec})
+    scene.put_claim(scene.put_pod())
+    assert scene.run() == []
+
+
+def test_claims_of_earlier_pods_of_users_and_of_the_scheduler_are_not_compared() -> None:
+    scene = Scene()
+    scene.put_template()
+    uid = scene.put_pod()
+    scene.put_claim("another")
+    scene.run(WAITED_RUNS + 1)
+    scene.put_claim(uid, annotations={}, name="plain")
+    scene.put_claim(uid, "q", ownerReferences=[{"kind": "PodGroup", "name": "p", "uid": uid}])
+    assert (scene.run(), scene.reads) == ([], 0)
+
+
+def test_a_claim_waits_for_its_pod_and_its_template(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene()
+    scene.put_claim(scene.put_pod())
+    with monkeypatch.context() as patch:
+        patch.setattr(scene.pods, "get", lambda *_: None)
+        assert scene.run(3) == []
+    assert scene.run(3) == []
+    scene.put_template()
+    assert len(scene.run()) == 1
+
+
+def test_a_claim_waits_for_a_bounded_time() -> None:
+    scene = Scene()
+    scene.put_claim("nobody", "p")
+    assert scene.run(WAITED_RUNS) == []
+    assert not scene.reconciler._left  # noqa: SLF001  # what would grow
+    scene.put_claim("nobody", "q")
+    scene.claims.remove("q-drawbridge", "ml")
+    assert not scene.reconciler._left  # noqa: SLF001
+
+
+def test_a_new_leader_compares_the_claims_that_are_there() -> None:
+    scene = Scene()
+    scene.put_template()
+    scene.put_claim(scene.put_pod())
+    scene.start()
+    assert len(scene.run()) == 1
+
+
+def test_a_claim_that_cannot_be_read_now_is_compared_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene()
+    scene.put_template()
+    scene.put_claim(scene.put_pod())
+
+    def fail(*_: object, **__: object) -> None:
+        raise ApiError(503, "ServiceUnavailable", "no")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(scene.claims, "iterate", fail)
+        with pytest.raises(ApiError):
+            scene.run()
+    assert len(scene.run()) == 1
