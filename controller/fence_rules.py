@@ -163,10 +163,10 @@ class FenceRuleReconciler:
         except ApiError as error:
             if not error.refused or error.conflict:
                 raise  # the next run reads what has changed
-            if wants:
+            if wants or self._named:
                 self._conclude(wants, _Outcome(f"{error}"))
                 raise
-            # A role of an earlier release has left nothing to clean up.
+            # Without the component for bridge placement, there is no right and nothing to clean up.
             outcome = _Outcome(is_done=True)
         self._is_clean = outcome.is_done and not wants
         self._conclude(wants, outcome)

@@ -10,6 +10,7 @@ from tools.chart_text import Placeholders
 
 JSON = dict[str, Any]
 _CERT_MANAGER: Final = 'eq .Values.tls.mode "cert-manager"'
+_MANAGED: Final = 'eq .Values.tls.mode "managed"'
 # Components with objects of their own, by their label.
 _COMPONENTS: Final = {"judge": ".Values.judge.enabled", "scheduler": ".Values.scheduler.enabled"}
 _SCHEDULER_IMAGE: Final = 'include "drawbridge.schedulerImage" . | quote'
@@ -25,6 +26,16 @@ _CONDITIONS: Final = {
     "PrometheusRule": ".Values.prometheusRule.enabled",
     "ResourceQuota": "and .Values.resourceQuota.enabled .Values.priorityClassName",
 }
+# The rights on Secrets, which only managed certificates need.
+_CONDITIONS_OF_NAMES: Final = dict.fromkeys(
+    (
+        "drawbridge-controller-ca",
+        "drawbridge-judge-ca",
+        "drawbridge-scheduler-ca",
+        "drawbridge-webhook-ca",
+    ),
+    _MANAGED,
+)
 # The values of labels of kinds that have more of them. One mapping, so that no key is repeated.
 _MORE_LABELS: Final = {
     "PodMonitor": "merge (dict) .Values.podMonitor.labels .Values.commonLabels",
@@ -177,11 +188,17 @@ def edit(source: JSON, holders: Placeholders) -> str:
 
 
 def _find_condition(source: JSON) -> str:
-    """Return the condition of an object's kind, and of its component."""
-    condition = _CONDITIONS.get(source["kind"], "")
+    """Return the condition of an object's component, kind and name."""
     component = source["metadata"]["labels"].get("app.kubernetes.io/component", "")
-    enabled = _COMPONENTS.get(component, "")
-    return f"and {enabled} ({condition})" if enabled and condition else enabled or condition
+    of_each = (
+        _COMPONENTS.get(component, ""),
+        _CONDITIONS.get(source["kind"], ""),
+        _CONDITIONS_OF_NAMES.get(source["metadata"]["name"], ""),
+    )
+    conditions = [each for each in of_each if each]
+    if len(conditions) < 2:
+        return "".join(conditions)
+    return " ".join(["and", *(f"({each})" if " " in each else each for each in conditions)])
 
 
 def _merge(value: str) -> str:

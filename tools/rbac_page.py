@@ -23,11 +23,13 @@ class Role(NamedTuple):
     rules: list[dict[str, Any]]
     reason: str
     rule_reasons: list[str]
+    component: str = ""
 
 
 def read_roles(file: Path) -> Iterator[Role]:
     """Yield the roles of a file with their reasons."""
     text = file.read_text("utf-8")
+    component = file.parent.name if file.parent.parent.name == "components" else ""
     bound = {
         binding["roleRef"]["name"]: binding["subjects"][0]["name"]
         for binding in yaml.load_all(text, yaml.CSafeLoader)
@@ -44,6 +46,7 @@ def read_roles(file: Path) -> Iterator[Role]:
                 source["rules"],
                 _read_comment(part.strip().splitlines()),
                 [_read_comment(lines) for lines in _split_rules(part)],
+                component,
             )
 
 
@@ -90,7 +93,8 @@ def render_page() -> str:
 def _render_role(role: Role) -> str:
     pairs = zip(role.rules, role.rule_reasons, strict=True)
     rows = "".join(_render_rule(rule, reason) for rule, reason in pairs)
-    return f"### {role.kind} `{role.name}`\n\n{role.reason}\n\n{_HEAD}{rows}\n"
+    where = f" Part of the component `{role.component}`." if role.component else ""
+    return f"### {role.kind} `{role.name}`\n\n{role.reason}{where}\n\n{_HEAD}{rows}\n"
 
 
 def _render_rule(rule: dict[str, Any], reason: str) -> str:

@@ -346,7 +346,24 @@ def test_a_missing_right_is_a_problem() -> None:
     assert "Forbidden" in scene.messages[0]
 
 
-def test_a_role_of_an_earlier_release_is_no_failure_where_nobody_asks_for_the_fence() -> None:
+def test_a_right_that_goes_before_the_pools_have_left_is_a_failure() -> None:
+    """The policy still keeps others from these pools."""
+    scene = Scene(ENTRY)
+    scene.node("a")
+    scene.reconcile()
+    scene.configuration = Configuration()
+    scene.find_error = ApiError(403, "Forbidden")
+    for _ in range(2):
+        with pytest.raises(ApiError):
+            scene.reconcile()
+    assert scene.reconciler.holds("a") is False
+    scene.find_error = None
+    scene.reconcile()
+    scene.let_go()
+    assert not scene.pools
+
+
+def test_a_missing_right_is_no_failure_where_nobody_asks_for_the_fence() -> None:
     scene = Scene()
     scene.find_error = ApiError(403, "Forbidden")
     assert scene.reconcile() is False
