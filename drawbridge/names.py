@@ -85,6 +85,8 @@ FACTS_CONFIG_MAP: Final = "drawbridge-facts"
 FENCE_POLICY: Final = "drawbridge-owned-devices"
 # An annotation of it with the pools that it names for a while only: nobody of ours uses them.
 LEAVING_POOLS_ANNOTATION: Final = "drawbridge.dev/leaving-pools"
+# The policies that limit the account of the controller.
+CONTROLLER_POLICIES: Final = ("drawbridge-controller-secrets", "drawbridge-controller-webhooks")
 CONFIGURATION_CONFIG_MAP: Final = "drawbridge-config"
 CONFIGURATION_IN_USE_CONFIG_MAP: Final = "drawbridge-config-in-use"
 # The key of the Configuration in both.

@@ -30,6 +30,8 @@ _CLUSTER_SCOPED: Final = frozenset(
         "MutatingWebhookConfiguration",
         "Namespace",
         "PriorityLevelConfiguration",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
         "ValidatingWebhookConfiguration",
     }
 )

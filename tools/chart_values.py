@@ -25,11 +25,14 @@ _CONDITIONS: Final = {
     "PriorityLevelConfiguration": ".Values.priorityAndFairness.enabled",
     "PrometheusRule": ".Values.prometheusRule.enabled",
     "ResourceQuota": "and .Values.resourceQuota.enabled .Values.priorityClassName",
+    "ValidatingAdmissionPolicy": ".Values.admissionPolicies.enabled",
+    "ValidatingAdmissionPolicyBinding": ".Values.admissionPolicies.enabled",
 }
-# The rights on Secrets, which only managed certificates need.
+# The rights on Secrets, and the limits of these rights, which only managed certificates need.
 _CONDITIONS_OF_NAMES: Final = dict.fromkeys(
     (
         "drawbridge-controller-ca",
+        "drawbridge-controller-secrets",
         "drawbridge-judge-ca",
         "drawbridge-scheduler-ca",
         "drawbridge-webhook-ca",

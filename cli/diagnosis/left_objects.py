@@ -18,6 +18,7 @@ from drawbridge.names import (
     CA_SECRET,
     CONFIGURATION_IN_USE_CONFIG_MAP,
     CONTROLLER_LEASE,
+    CONTROLLER_POLICIES,
     FACTS_CONFIG_MAP,
     FENCE_POLICY,
     MANAGED_SELECTOR,
@@ -42,6 +43,10 @@ INSTALLED: Final = (
 )
 
 
+# An administrator installs the first one without a label.
+POLICIES: Final = (FENCE_POLICY, *CONTROLLER_POLICIES)
+
+
 class _Left(NamedTuple):
     """A kind of objects that are left: by what they are found, and what is deleted with them."""
 
@@ -59,7 +64,7 @@ class _Left(NamedTuple):
 _LEFT: Final[Mapping[str, _Left]] = {
     left.resource.kind: left
     for left in (
-        _Left(resources.POLICIES, names=(FENCE_POLICY,), also=(resources.POLICY_BINDINGS,)),
+        _Left(resources.POLICIES, names=POLICIES, also=(resources.POLICY_BINDINGS,)),
         _Left(resources.RESOURCE_QUOTAS, MANAGED_SELECTOR, (MIRRORED_QUOTA,)),
         _Left(resources.TAINT_RULES, f"{OWNED_TAINT}=pool"),
         *(_Left(each, _OURS) for each in INSTALLED),

@@ -7,6 +7,7 @@ import pytest
 from cli.diagnosis.left_objects import INSTALLED
 from drawbridge.agreement.device_fence import policy_spec
 from drawbridge.dra.inventory import PoolID
+from drawbridge.names import CONTROLLER_POLICIES
 from tests.cli.installed_api import SYSTEM
 from tests.cli.test_doctor import doctor, uninstall
 from tests.cluster.fake.api import FakeApi
@@ -17,9 +18,9 @@ LIMIT = "gpu.nvidia.com.deviceclass.resource.k8s.io/devices"
 LABEL = "app.kubernetes.io/part-of"
 OURS = {"app.kubernetes.io/managed-by": "drawbridge"}
 LEFT = {
-    "ValidatingAdmissionPolicy drawbridge-owned-devices": (
+    "ValidatingAdmissionPolicy drawbridge-owned-devices, drawbridge-controller-webhooks": (
         "kubectl delete validatingadmissionpolicies,validatingadmissionpolicybindings "
-        "drawbridge-owned-devices"
+        "drawbridge-owned-devices drawbridge-controller-webhooks"
     ),
     "ResourceQuota team-a/drawbridge-quota": (
         "kubectl delete resourcequotas -A -l app.kubernetes.io/managed-by=drawbridge "
@@ -61,6 +62,12 @@ def leave(api: FakeApi) -> None:
             "ValidatingAdmissionPolicy",
             {"name": "drawbridge-owned-devices"},
             policy_spec([POOL], SYSTEM),
+        ),
+        (
+            "admissionregistration.k8s.io/v1",
+            "ValidatingAdmissionPolicy",
+            {"name": "drawbridge-controller-webhooks"},
+            {},
         ),
         (
             "resource.k8s.io/v1",
@@ -126,8 +133,15 @@ def test_all_that_the_chart_installs_is_found_without_it(tmp_path: Path) -> None
     ]
     assert unlabelled == []
     listed = {each.kind for each in INSTALLED}
-    outside = {e["kind"] for e in installed if "namespace" not in e["metadata"]}
-    assert {each for each in outside if not each.endswith("WebhookConfiguration")} <= listed
+    outside = {
+        (each["kind"], each["metadata"]["name"])
+        for each in installed
+        if "namespace" not in each["metadata"]
+    }
+    by_name = {name for kind, name in outside if kind.startswith("ValidatingAdmissionPolicy")}
+    assert by_name == set(CONTROLLER_POLICIES)
+    by_label = {kind for kind, name in outside if name not in by_name}
+    assert {each for each in by_label if not each.endswith("WebhookConfiguration")} <= listed
 
 
 @pytest.mark.parametrize(

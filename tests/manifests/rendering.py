@@ -17,7 +17,12 @@ ROOT = Path(__file__).parents[2]
 MANIFESTS = ROOT / "manifests"
 CHART = MANIFESTS / "chart" / "drawbridge"
 NAMESPACE = "drawbridge-system"
-CLUSTER_SCOPED = ("FlowSchema", "PriorityLevelConfiguration")
+CLUSTER_SCOPED = (
+    "FlowSchema",
+    "PriorityLevelConfiguration",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+)
 Json = dict[str, Any]
 Key = tuple[str, str, str]
 

@@ -32,6 +32,8 @@ def test_without_managed_certificates_no_account_has_a_right_on_secrets(
 ) -> None:
     objects = rendering.render_chart({**PARTS, "tls": {"mode": mode}}, tmp_path)
     assert not list(list_rights(objects, "secrets"))
+    policies = list_names(objects, "ValidatingAdmissionPolicy")
+    assert policies == {"drawbridge-controller-webhooks"}
 
 
 def test_with_managed_certificates_each_account_reads_its_secret(tmp_path: Path) -> None:
@@ -40,6 +42,8 @@ def test_with_managed_certificates_each_account_reads_its_secret(tmp_path: Path)
     readers = {f"drawbridge-{each}" for each in ("controller", "webhook", "judge", "scheduler")}
     assert {name for name, verb in rights if verb == "watch"} == readers
     assert {name for name, verb in rights if verb == "create"} == {"drawbridge-controller"}
+    policies = list_names(objects, "ValidatingAdmissionPolicy")
+    assert policies == {"drawbridge-controller-webhooks", "drawbridge-controller-secrets"}
 
 
 @pytest.mark.parametrize("enabled", [False, True])
