@@ -32,12 +32,19 @@ class PartialObject(msgspec.Struct, frozen=True):
     metadata: ObjectMetadata = ObjectMetadata()
 
 
+class WatchedNodeInfo(msgspec.Struct, frozen=True, rename="camel"):
+    """The version of a node's kubelet."""
+
+    kubelet_version: str | None = None
+
+
 class WatchedNodeStatus(msgspec.Struct, frozen=True, rename="camel"):
     """The status fields of a node that facts depend on; heartbeats are left out."""
 
     allocatable: Mapping[str, str | int | float] | None = None
     capacity: Mapping[str, str | int | float] | None = None
     declared_features: tuple[str, ...] | None = None
+    node_info: WatchedNodeInfo | None = None
 
 
 class WatchedNodeSpec(msgspec.Struct, frozen=True):

@@ -37,6 +37,7 @@ from drawbridge.dra.compatibility import UnsetGroups
 from drawbridge.dra.counted import count_noun
 from drawbridge.dra.gates import VERSIONS, Gates, gates_of_version
 from drawbridge.dra.inventory import build_inventory
+from drawbridge.facts.codes import CLASS_NAME_IGNORED
 from drawbridge.facts.model import GATE_OF_FIELD
 from drawbridge.finding import Finding, Severity
 from drawbridge.judge.slices.checks import judge_slices
@@ -131,6 +132,8 @@ def check_classes(checked: CheckedState) -> Iterator[Result]:
     for name in empty:
         message = f"DeviceClass {name} selects none of {count_noun(total, 'device')}"
         yield codes.CLASS_SELECTS_NOTHING.at("", message, object=f"DeviceClass/{name}")
+    findings = checked.gathered.findings
+    yield from (each for each in findings if each.code == CLASS_NAME_IGNORED.name)
     told = (f"{each.name} {each.devices}" for each in facts.classes if each.devices)
     yield f"devices by class: {', '.join(told) or 'none'}"
 

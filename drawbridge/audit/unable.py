@@ -1,6 +1,5 @@
 """Which nodes cannot move now, because no driver would come or a drain would not end."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
@@ -8,12 +7,12 @@ from drawbridge.audit.objects import namespace_of, text_at
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.counted import list_some
+from drawbridge.dra.gates import VERSIONS, is_older
 from drawbridge.dra.nodes import Node
 
 _MAX_NAMES: Final = 10
 # The API that drivers publish with is on by default from here.
-_FIRST_MINOR: Final = 34
-_MINOR: Final = re.compile(r"v1\.(\d{1,3})\.")
+_FIRST_VERSION: Final = VERSIONS[0]
 # What autoscalers and clouds set on a node that they take away.
 _GOING: Final = (
     "ToBeDeletedByClusterAutoscaler",
@@ -38,8 +37,8 @@ def _why_without_driver(node: Node) -> str:
     for (key, value), why in _LABELS.items():
         if node.labels.get(key) == value:
             return why
-    if (minor := _MINOR.match(node.kubelet)) and int(minor[1]) < _FIRST_MINOR:
-        return f"has kubelet {node.kubelet}, and drivers need v1.{_FIRST_MINOR}"
+    if is_older(node.kubelet, _FIRST_VERSION):
+        return f"has kubelet {node.kubelet}, and drivers need v{_FIRST_VERSION}"
     if any(each.key in _GOING for each in node.taints):
         return "is being removed by its autoscaler or cloud"
     return "" if node.ready else "is not ready"

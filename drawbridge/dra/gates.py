@@ -148,6 +148,26 @@ def nearest_version(version: str) -> str:
     return by_number.get(given, VERSIONS[0] if given < min(by_number) else NEWEST)
 
 
+def is_older(version: str, other: str) -> bool:
+    """Whether a version is older than another one; false if it cannot be read."""
+    parts, others = _MINOR.match(version), _MINOR.match(other)
+    if parts is None or others is None:
+        return False
+    return tuple(map(int, parts.groups())) < tuple(map(int, others.groups()))
+
+
+def kubelet_serves_names(kubelet: str, server: Gates) -> bool:
+    """Whether a kubelet gives containers the devices of the scheduler's claim for their names.
+
+    An older one than the API server has the defaults of its own version, and ignores that claim if
+    its gate is off: it starts the containers without devices. Others have the gates of the server.
+    """
+    if not is_older(kubelet, server.version):
+        return server.extended_resource
+    own = gates_of_version(nearest_version(kubelet))
+    return isinstance(own, Gates) and own.extended_resource
+
+
 def version_of_kubelets(versions: Iterable[str]) -> str:
     """Return the oldest known version that an API server with these kubelets can have.
 

@@ -57,7 +57,9 @@ from drawbridge.facts.served_names import (
     count_selected,
     find_dual_nodes,
     find_gone,
+    find_ignoring,
     leave_out,
+    mark_ignored_names,
     name_table,
 )
 from drawbridge.facts.shapes import shape_table
@@ -135,6 +137,7 @@ def gather_facts(
     networks = network_table(objects.networks)
     rows = class_table(classes, counted, *_count_owned(cluster, objects.nodes, configuration))
     rows = mark_closed_classes(rows, configuration.fleet, nodes, inventory, cluster, families)
+    rows, ignored = mark_ignored_names(rows, cluster.nodes, counted, find_ignoring(nodes, gates))
     rows = _mark_single(rows, offers)
     omitted: dict[str, int] = {}
     drivers = _drivers(cluster, families, omitted, drivers_by_resource(rows))
@@ -159,7 +162,8 @@ def gather_facts(
     for driver, node in named - gone:
         if driver in replacing:
             publishing[node] = publishing.get(node, frozenset()) | {driver}
-    return GatheredFacts(facts, _findings(cluster, omitted), dual_nodes, publishing)
+    findings = (*_findings(cluster, omitted), *ignored)
+    return GatheredFacts(facts, findings, dual_nodes, publishing)
 
 
 def _nodes(objects: FactsInput) -> tuple[Node, ...]:

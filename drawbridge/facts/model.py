@@ -62,7 +62,8 @@ class ClassFacts(FactsPart, frozen=True):
     entry of `ownedPools` is for their drivers, or if it is unknown because Nodes are. `closed`
     tells that no other kinds of devices will come, so that a request that none of them satisfies
     can be refused. The devices of a `single` class are on one node of more than two with devices.
-    Each unit of the extended resource takes `share` of a device; without it, a whole device.
+    Each unit of the extended resource takes `share` of a device; without it, a whole device. If
+    `name_ignored`, a kubelet gives pods nothing for the extended resource: only claims get devices.
     """
 
     name: str
@@ -73,6 +74,7 @@ class ClassFacts(FactsPart, frozen=True):
     owned: int | None = None
     closed: bool = False
     single: bool = False
+    name_ignored: bool = False
 
 
 class ResourceFacts(FactsPart, frozen=True):

@@ -6,19 +6,23 @@ attributes that they read.
 """
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from drawbridge.cel import CompileError, EvaluationError, Program
 from drawbridge.cel.dra import Selectors, device_variables, find_reads
 from drawbridge.cel.dra.reads import Reads
 from drawbridge.dra.claim import CapacityRequests
 from drawbridge.dra.classes import DeviceClass
+from drawbridge.dra.counted import count_noun, list_some
 from drawbridge.dra.device import Device
 from drawbridge.dra.families import Family, allocates_by
-from drawbridge.dra.gates import Gates
+from drawbridge.dra.gates import Gates, kubelet_serves_names
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.quantity import to_int64
+from drawbridge.facts import codes
 from drawbridge.facts.device_counts import (
     ClusterDevices,
     DeviceProjections,
@@ -28,8 +32,10 @@ from drawbridge.facts.device_counts import (
 )
 from drawbridge.facts.model import ClassFacts, ResourceFacts
 from drawbridge.facts.recent_pools import AwayDriver
+from drawbridge.finding import Finding
 
 _NATIVE = "kubernetes.io"
+_MAX_VERSIONS: Final = 3
 
 
 class CompiledClass:
@@ -127,6 +133,46 @@ def class_table(
             )
         )
     return rows
+
+
+def find_ignoring(nodes: Iterable[Node], gates: Gates) -> frozenset[str]:
+    """Return the nodes whose kubelet gives pods nothing for a name that a class serves."""
+    if not gates.extended_resource:
+        return frozenset()
+    return frozenset(e.name for e in nodes if not kubelet_serves_names(e.kubelet, gates))
+
+
+def mark_ignored_names(
+    rows: Iterable[ClassFacts],
+    nodes: Iterable[NodeDevices],
+    counted: Mapping[str, Counter[ProductKey]],
+    ignoring: frozenset[str],
+) -> tuple[list[ClassFacts], list[Finding]]:
+    """Mark the classes with devices on `ignoring` nodes, and report them.
+
+    The devices of a class without any can come on each of the nodes.
+    """
+    marked, findings = [], []
+    listed = [each for each in nodes if each.node.name in ignoring]
+    for row in rows:
+        keys = counted[row.name].keys()
+        at_risk = [each.node for each in listed if not keys.isdisjoint(each.products)]
+        is_ignored = bool(at_risk) or bool(ignoring and not row.devices)
+        marked.append(replace(row, name_ignored=is_ignored))
+        if at_risk and row.extended:
+            findings.append(_report_ignored(row, at_risk))
+    return marked, findings
+
+
+def _report_ignored(row: ClassFacts, nodes: Sequence[Node]) -> Finding:
+    versions = list_some(sorted({each.kubelet for each in nodes}), _MAX_VERSIONS, "version")
+    count = count_noun(len(nodes), "node")
+    message = (
+        f"DeviceClass {row.name} serves {row.extended}, but the kubelets of {count} with its "
+        f"devices ({versions}) ignore that: a pod that requests {row.extended} runs there without "
+        "a device, and pods with claims do not"
+    )
+    return codes.CLASS_NAME_IGNORED.at("", message, object=f"DeviceClass/{row.name}")
 
 
 def _write_share(share: CapacityRequests | None) -> Mapping[str, str]:

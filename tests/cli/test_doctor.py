@@ -241,6 +241,16 @@ def advertise(api: FakeApi) -> None:
     api.put(node)
 
 
+def leave_kubelet(api: FakeApi) -> None:
+    """Leave the kubelet of a node with NVIDIA's driver at a version before that of the server."""
+    slices = api.all("ResourceSlice")
+    names = (e["spec"]["nodeName"] for e in slices if e["spec"]["driver"] == "gpu.nvidia.com")
+    node = api.get("Node", next(names))
+    assert node is not None
+    node.setdefault("status", {})["nodeInfo"] = {"kubeletVersion": "v1.35.4"}
+    api.put(node)
+
+
 def hold(api: FakeApi, label: str = "drawbridge.dev/dual") -> None:
     """Let a pod hold a device of a plugin on a node that has no plugin any more."""
     node = api.all("Node")[0]
@@ -326,6 +336,9 @@ CASES: dict[str, tuple[str, str, int, Callable[[FakeApi], object]]] = {
     "no leader": ("controller", "LeaderMissing", 1, lambda api: api.put(lease(3600))),
     "released lease": ("controller", "LeaderMissing", 1, lambda api: api.put(lease(1, ""))),
     "no driver": ("drivers", "NoDriverPublishes", 0, lambda api: without(api, "ResourceSlice")),
+    "kubelet that ignores the name of a class": (
+        "DeviceClasses", "ClassNameIgnored", 0, leave_kubelet,
+    ),
     "class without devices": (
         "DeviceClasses", "ClassSelectsNothing", 0,
         lambda api: api.put(

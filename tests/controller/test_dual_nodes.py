@@ -318,6 +318,15 @@ def test_facts_are_gathered_again_when_a_kubelet_says_something_else(case: str) 
     assert all(before != after for before, after in itertools.pairwise(said))
 
 
+def test_facts_are_gathered_again_when_a_kubelet_is_upgraded() -> None:
+    node = _node("a", "8")
+    said = []
+    for version in ("v1.35.4", "v1.36.0"):
+        node["status"]["nodeInfo"] = {"kubeletVersion": version}
+        said.append(msgspec.convert(node, WatchedNode).fact_fields)
+    assert said[0] != said[1]
+
+
 def test_a_node_that_stopped_before_it_was_deleted_is_ignored() -> None:
     """Facts hear of it while its run is under way."""
     scene = Scene()

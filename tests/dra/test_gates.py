@@ -7,6 +7,7 @@ from drawbridge.dra.gates import (
     VERSIONS,
     Gates,
     gates_of_version,
+    kubelet_serves_names,
     parse_gates,
     read_gates,
     version_of_kubelets,
@@ -124,6 +125,30 @@ def test_an_api_server_has_at_least_the_version_of_its_kubelets(
     kubelets: list[str], version: str
 ) -> None:
     assert version_of_kubelets(kubelets) == version
+
+
+@pytest.mark.parametrize(
+    ("server", "kubelet", "expected"),
+    [
+        (of("1.37"), "v1.37.0", True),
+        (of("1.37"), "v1.36.3", True),
+        (of("1.37"), "v1.35.4-gke.1", False),
+        (of("1.36"), "v1.33.9", False),
+        (of("1.36"), "v1.360.0", True),
+        # An administrator turns the gate on and off in all components of one version.
+        (of("1.36", DRAExtendedResource=False), "v1.36.3", False),
+        (of("1.35", DRAExtendedResource=True), "v1.35.4", True),
+        (of("1.35", DRAExtendedResource=True), "v1.34.1", False),
+        (of("1.36"), "", True),
+        (of("1.36"), "unknown", True),
+    ],
+)
+def test_a_kubelet_serves_names_by_the_gate_of_its_own_version(
+    server: Gates,
+    kubelet: str,
+    expected: bool,  # noqa: FBT001  # a value of the table
+) -> None:
+    assert kubelet_serves_names(kubelet, server) is expected
 
 
 def test_gates_are_parsed_as_in_kubernetes() -> None:

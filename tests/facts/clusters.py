@@ -29,6 +29,7 @@ def node(
     annotations: dict[str, str] | None = None,
     *,
     ready: bool = True,
+    kubelet: str = "",
 ) -> Node:
     raw = {
         "apiVersion": "v1",
@@ -40,6 +41,7 @@ def node(
                 {"type": "MemoryPressure", "status": "False"},
                 {"type": "Ready", "status": "True" if ready else "Unknown"},
             ],
+            "nodeInfo": {"kubeletVersion": kubelet},
         },
     }
     read = node_reader().read(raw)

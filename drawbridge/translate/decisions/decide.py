@@ -83,13 +83,15 @@ def find_serving_class(ask: Ask, facts: Facts) -> str:
     """Return the class that gives what an ask means; empty if none.
 
     A class gives a number of its devices for one name. It reads neither amounts nor annotations.
+    Where kubelets ignore its name, it gives nothing.
     """
     if is_selected_by_name(ask.row):
         ask = replace(ask, share=None, selectors=(), alternatives=(), uses_node_labels=False)
     if len(ask.resources) != 1 or not ask.is_plain:
         return ""
-    classes = facts.find_resource(ask.resources[0]).classes
-    return classes[0] if classes else ""
+    name = next(iter(facts.find_resource(ask.resources[0]).classes), "")
+    row = facts.find_class(name)
+    return "" if row and row.name_ignored else name
 
 
 def stays_with_plugin(ask: Ask, facts: Facts | None) -> bool:
