@@ -347,18 +347,25 @@ class Session:
             raise self._unreachable(request, error, started) from None
 
     async def version(self) -> str:
-        """Return the minor version of the server, such as `1.36`."""
+        """Return the minor version whose features the server has, such as `1.36`.
+
+        This is the version that it emulates, if it says one. It is its own by default.
+        """
         path = "/version"
         response = await self.call("GET", path)
         with naming_request(f"GET {path}"):
             version = decode_json(response, _Version)
+        major = version.emulation_major or version.major
+        minor = version.emulation_minor or version.minor
         # Some distributions report `36+`.
-        return f"{version.major}.{version.minor.rstrip('+')}"
+        return f"{major}.{minor.rstrip('+')}"
 
 
-class _Version(msgspec.Struct):
+class _Version(msgspec.Struct, rename="camel"):
     major: str
     minor: str
+    emulation_major: str = ""
+    emulation_minor: str = ""
 
 
 class _Request(NamedTuple):

@@ -77,6 +77,24 @@ async def test_a_session_with_new_connections_shares_none(tmp_path: Path, api: F
     assert len(ports) == 1 + 3
 
 
+@asynchronous
+@pytest.mark.parametrize(
+    ("emulated", "version"),
+    [
+        ({}, "1.37"),
+        ({"emulationMajor": "1", "emulationMinor": "37"}, "1.37"),
+        ({"emulationMajor": "1", "emulationMinor": "35"}, "1.35"),
+        ({"emulationMajor": "", "emulationMinor": ""}, "1.37"),
+    ],
+)
+async def test_the_version_is_the_one_whose_features_a_server_has(
+    api: FakeApi, session: Session, emulated: dict[str, str], version: str
+) -> None:
+    told = {"major": "1", "minor": "37+", "gitVersion": "v1.37.2", **emulated}
+    api.fail(200, part="version", body=json.dumps(told).encode())
+    assert await session.version() == version
+
+
 # --- retries -----------------------------------------------------------------------------------
 
 
