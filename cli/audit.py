@@ -103,7 +103,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     except ClusterReadError as error:
         report("")
         return output.print_unreadable([*findings, error.located], options, streams)
-    enabled = choose_gates(options, read.version)
+    enabled = choose_gates(options, read.version, keeps=read.keeps)
     if not isinstance(enabled, Gates):
         report("")
         return output.print_unreadable(enabled, options, streams)

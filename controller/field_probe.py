@@ -22,7 +22,7 @@ from drawbridge.api_error import ApiError
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.dra.gates import Gates, gates_of_version, nearest_version
-from drawbridge.facts.model import GATE_OF_FIELD, Cluster
+from drawbridge.facts.model import Cluster, observe_gates
 from drawbridge.names import PROBE_ANNOTATION, PROBE_TEMPLATE
 
 NAME: Final = "probe"
@@ -151,10 +151,7 @@ def infer_gates(version: str, stored_fields: tuple[str, ...] | None = None) -> t
         raise TypeError(f"{version} has no gates")
     if stored_fields is None:
         return gates, is_known
-    observed: dict[str, bool] = {}
-    for field, gate in GATE_OF_FIELD.items():
-        observed[gate] = observed.get(gate, False) or field in stored_fields
-    return msgspec.structs.replace(gates, **observed).with_groups(), is_known
+    return observe_gates(gates, stored_fields).with_groups(), is_known
 
 
 class ProbedServer(NamedTuple):

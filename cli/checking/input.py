@@ -16,6 +16,7 @@ from cli.input.effective_configuration import read_effective_configuration
 from cli.input.facts_file import choose_gates
 from cli.input.files import read_documents
 from cli.input.live_cluster import ClusterReadError
+from cli.input.server_features import ServerFeatures, read_server_features
 from cli.terminal.streams import Streams
 from drawbridge.cluster import resources
 from drawbridge.config.model import Configuration
@@ -46,7 +47,7 @@ class CheckInput(NamedTuple):
 
 class _ReadCluster(NamedTuple):
     objects: ClusterObjects
-    version: str
+    server: ServerFeatures
     serves_taint_rules: bool = False
     claims_read: bool = True
 
@@ -69,7 +70,12 @@ def read_check_input(
     except ClusterReadError as error:
         findings.append(error.located)
         return None
-    enabled = choose_gates(options, cluster.version, serves_taint_rules=cluster.serves_taint_rules)
+    enabled = choose_gates(
+        options,
+        cluster.server.version,
+        keeps=cluster.server.keeps,
+        serves_taint_rules=cluster.serves_taint_rules,
+    )
     if isinstance(enabled, tuple):
         findings += enabled
         return None
@@ -117,7 +123,7 @@ def _read_cluster(
     """Read the objects of the cluster, its version, and whether it serves DeviceTaintRules."""
     if options.context is None:
         files = sort_documents(read_documents(options.cluster, streams.stdin))
-        return _ReadCluster(files, files.version)
+        return _ReadCluster(files, ServerFeatures(files.version))
 
     async def read(session: "Session") -> _ReadCluster:
         needed = (resources.NODES, resources.CLASSES, resources.SLICES, resources.TEMPLATES)
@@ -131,7 +137,7 @@ def _read_cluster(
         documents = (*live_cluster.as_documents(values), *from_files)
         return _ReadCluster(
             sort_documents(documents),
-            await session.version(),
+            await read_server_features(session, options),
             serves_taint_rules=rules is not None,
             claims_read=claims is not None,
         )

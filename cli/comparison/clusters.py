@@ -167,7 +167,7 @@ def _read_row(name: str, options: argparse.Namespace, streams: Streams) -> Clust
     configuration = stored if isinstance(stored, Configuration) else configuration
     is_known = isinstance(stored, Configuration) or not options.cluster
     read = _with_modes(read, configuration)
-    gates = choose_gates(options, read.version)
+    gates = choose_gates(options, read.version, keeps=read.keeps)
     if not isinstance(gates, Gates):
         return ClusterRow(name, error=_join(gates))
     objects = read.objects

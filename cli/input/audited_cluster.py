@@ -11,6 +11,7 @@ from cli.input import codes, live_cluster
 from cli.input.cluster_objects import ClusterObjects, sort_documents
 from cli.input.facts_objects import facts_input
 from cli.input.files import read_values
+from cli.input.server_features import read_server_features
 from cli.input.stuck_objects import find_stuck_in_files, find_stuck_live, list_failures
 from cli.terminal.streams import Streams
 from drawbridge.agreement.scope import decide_namespace_scope
@@ -84,13 +85,14 @@ _READ: Final[Mapping[str, tuple[_Kind, ...]]] = {
 
 
 class ClusterRead(NamedTuple):
-    """The objects, and the version of the API server."""
+    """The objects, the version of the API server, and the fields of claims that it stores."""
 
     objects: AuditedObjects
     version: str
     findings: tuple[LocatedFinding, ...]
     namespaces: tuple[Document, ...]
     config_maps: tuple[Value, ...] = ()
+    keeps: tuple[str, ...] | None = None
 
     @property
     def nodes_missing(self) -> bool:
@@ -117,8 +119,10 @@ def read_audited(
     async def read(session: "Session") -> ClusterRead:
         values = _order(await _read_live(session, options.only or "", findings, report))
         failures = await list_failures(session, findings, options.only or "")
-        version = await session.version()
-        read = _sort(values, version, findings, options.only or "", scope)
+        server = await read_server_features(session, options)
+        findings.extend(server.findings)
+        read = _sort(values, server.version, findings, options.only or "", scope)
+        read = read._replace(keeps=server.keeps)
         complete = KINDS if not read.objects.missing else frozenset[str]()
         now = session.clock.now()
         hanging = from_values(

@@ -10,6 +10,7 @@ CLUSTER_UNREADABLE = CODES.define("ClusterUnreadable")
 PART_UNREADABLE = CODES.define("PartUnreadable")
 KIND_MISSING = CODES.define("KindMissing")
 CONFIGURATION_NOT_READ = CODES.define("ConfigurationNotRead")
+FEATURES_ASSUMED = CODES.define("FeaturesAssumed")
 SWITCH_INCOMPLETE = CODES.define("SwitchIncomplete")
 # The remedy for a part that is forbidden. A repetition would be, too.
 ASK_TO_SWITCH: Final = (

@@ -5,6 +5,7 @@ a translation takes to run.
 """
 
 import argparse
+from collections.abc import Collection
 
 from cli.input.files import read_sources
 from cli.terminal.streams import Streams
@@ -12,7 +13,7 @@ from drawbridge.documents.document import Document, LocatedFinding, Source
 from drawbridge.documents.read import read_documents
 from drawbridge.dra import gates
 from drawbridge.facts import serialized
-from drawbridge.facts.model import Facts
+from drawbridge.facts.model import Facts, observe_gates
 
 
 def read_facts(
@@ -36,9 +37,16 @@ def read_facts(
 
 
 def choose_gates(
-    options: argparse.Namespace, version: str, *, serves_taint_rules: bool = False
+    options: argparse.Namespace,
+    version: str,
+    *,
+    keeps: Collection[str] | None = None,
+    serves_taint_rules: bool = False,
 ) -> gates.Gates | tuple[LocatedFinding, ...]:
-    """Return the gates of the options, by default those of `version`; or findings about them."""
+    """Return the gates of the options, by default those of `version`; or findings about them.
+
+    `keeps` are the optional fields of claims that a live API server stores, where that is known.
+    """
     enabled = gates.read_gates(
         options.kubernetes_version or version,
         options.feature_gates,
@@ -46,4 +54,4 @@ def choose_gates(
     )
     if not isinstance(enabled, gates.Gates):
         return tuple(LocatedFinding(each) for each in enabled)
-    return enabled
+    return enabled if keeps is None else observe_gates(enabled, keeps)

@@ -60,7 +60,7 @@ class AuditPage:
             read = read_audited(options, streams, self._configuration.scope, lambda _: None)
         except ClusterReadError as error:
             return _write_failure(error.finding.message)
-        enabled = choose_gates(options, read.version)
+        enabled = choose_gates(options, read.version, keeps=read.keeps)
         if not isinstance(enabled, Gates):
             return _write_failure("; ".join(each.finding.message for each in enabled))
         given = audit.AuditInput(read, self._configuration, enabled, lambda _: None)

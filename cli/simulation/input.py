@@ -19,6 +19,7 @@ from cli.input.configuration_file import load_configuration, read_configuration_
 from cli.input.effective_configuration import read_effective_configuration
 from cli.input.facts_file import choose_gates
 from cli.input.files import read_documents
+from cli.input.server_features import ServerFeatures, read_server_features
 from cli.simulation.planned_holds import read_planned_holds
 from cli.simulation.pod_allocators import find_cluster_nodes
 from cli.terminal.streams import Streams
@@ -72,13 +73,13 @@ class PodsToPlace(NamedTuple):
 
 
 class SimulatedCluster(NamedTuple):
-    """The objects of a live cluster, the version of its API server, and its configuration.
+    """The objects of a live cluster, what its API server stores, and its configuration.
 
     The configuration is None if another one was chosen.
     """
 
     documents: tuple[Document, ...] = ()
-    version: str = ""
+    server: ServerFeatures = ServerFeatures()
     configuration: Configuration | None = None
     findings: tuple[LocatedFinding, ...] = ()
     has_pods: bool = True
@@ -122,7 +123,10 @@ def read_input(
     findings = [*live.findings, *objects.findings]
     findings += map(LocatedFinding, find_published_twice(objects.slices))
     enabled = choose_gates(
-        options, live.version or objects.version, serves_taint_rules=live.serves_taint_rules
+        options,
+        live.server.version or objects.version,
+        keeps=live.server.keeps,
+        serves_taint_rules=live.serves_taint_rules,
     )
     if isinstance(enabled, tuple):
         findings += enabled
@@ -324,7 +328,7 @@ def read_live_cluster(options: argparse.Namespace, streams: Streams) -> Simulate
         documents = live_cluster.as_documents([*values, *(rules or ()), *(pods or ())])
         return SimulatedCluster(
             tuple(documents),
-            await session.version(),
+            await read_server_features(session, options),
             findings=tuple(findings),
             has_pods=pods is not None,
             serves_taint_rules=rules is not None,

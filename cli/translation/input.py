@@ -124,11 +124,11 @@ def _gather_facts(
     from drawbridge.facts.gather import gather_facts  # noqa: PLC0415
 
     try:
-        files, version = read_objects(options, streams, namespaces=True)
+        files, server = read_objects(options, streams, namespaces=True)
         has_scheduler = _has_scheduler(options, configuration)
     except ClusterReadError as error:
         return (error.located,)
-    enabled = choose_gates(options, version)
+    enabled = choose_gates(options, server.version, keeps=server.keeps)
     if not isinstance(enabled, gates.Gates):
         return enabled
     inputs.namespaces = labels_of_namespaces(each.value for each in files.others)

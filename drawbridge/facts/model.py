@@ -29,6 +29,14 @@ GATE_OF_FIELD: Final = {
 }
 
 
+def observe_gates(gates: Gates, stored: Collection[str]) -> Gates:
+    """Return the gates as the fields of claims show them that an API server stores."""
+    observed: dict[str, bool] = {}
+    for field, gate in GATE_OF_FIELD.items():
+        observed[gate] = observed.get(gate, False) or field in stored
+    return msgspec.structs.replace(gates, **observed)
+
+
 class FactsPart(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", omit_defaults=True
 ):

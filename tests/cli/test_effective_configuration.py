@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.installed_api import DAY, lease
+from tests.cli.installed_api import DAY, facts_map, lease
 from tests.cli.running import command, on_api
 from tests.cluster.fake.api import FakeApi
 from tests.cluster.fake.configuration import accept
@@ -71,7 +71,7 @@ def on(
 def test_the_configuration_of_the_cluster_is_used(tmp_path: Path) -> None:
     file = tmp_path / "configuration.yaml"
     file.write_text(RENAMES)
-    here = on(tmp_path, registered(), settings())
+    here = on(tmp_path, registered(), settings(), facts_map())
     assert here == on(tmp_path, words=("--config", str(file)))
     assert here[0] == 1
     assert "resourceClaimTemplateName" in here[1]
