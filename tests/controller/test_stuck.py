@@ -182,6 +182,8 @@ def test_pods_without_devices_are_one_value() -> None:
     assert read_device_pod(plain) is NO_DEVICES
     limited = plain.replace(b'"cpu"', b'"nvidia.com/gpu"')
     assert read_device_pod(limited) is not NO_DEVICES
+    first = limited.replace(b'"containers"', b'"initContainers"')
+    assert read_device_pod(first) is not NO_DEVICES
 
 
 def as_stuck(about: str, held_by: str = "somebody") -> tuple[Stuck, float]:

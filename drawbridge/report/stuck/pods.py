@@ -7,7 +7,7 @@ import msgspec
 
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
-from drawbridge.dra.classes import is_implicit_name
+from drawbridge.ledger.extended_resources import is_extended
 from drawbridge.report.events import describe_events, is_about
 from drawbridge.report.stuck import codes
 from drawbridge.report.stuck.context import StuckSearch
@@ -76,19 +76,24 @@ def has_devices(pod: HangingPod) -> bool:
 
 def asks_plugin(pod: HangingPod) -> bool:
     """Whether a pod asks for a resource that a device plugin or a class serves."""
-    return any(_plugin_names(pod))
+    return any(plugin_names(pod))
 
 
 def is_asked(name: str, amount: object) -> bool:
     """Whether a limit of a container asks for a device that a plugin or a class serves."""
-    return (is_device_resource(name) or is_implicit_name(name)) and f"{amount}" != "0"
+    return (is_device_resource(name) or is_extended(name)) and f"{amount}" != "0"
 
 
-def _plugin_names(pod: HangingPod) -> Iterator[str]:
-    for container in pod.spec.containers or ():
-        for name, amount in (container.resources.limits or {}).items():
-            if is_asked(name, amount):
-                yield name
+def plugin_names(pod: HangingPod) -> Iterator[str]:
+    """Yield the resources that containers ask for and that a device plugin or a class serves.
+
+    The kubelet keeps the devices of an init container until the pod ends.
+    """
+    for containers in (pod.spec.init_containers, pod.spec.containers):
+        for container in containers or ():
+            for name, amount in (container.resources.limits or {}).items():
+                if is_asked(name, amount):
+                    yield name
 
 
 def _about(pod: HangingPod) -> str:
@@ -302,7 +307,7 @@ def _find_no_plugin(pod: HangingPod, search: StuckSearch) -> Stuck | None:
     if pod.status.extended_resource_claim_status is not None:
         return None
     offered = node.status.allocatable or {}
-    gone = sorted({n for n in _plugin_names(pod) if f"{offered.get(n)}" == "0"})
+    gone = sorted({n for n in plugin_names(pod) if f"{offered.get(n)}" == "0"})
     if not gone:
         return None
     name = node.metadata.name
