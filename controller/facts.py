@@ -6,7 +6,7 @@ few versions, because the annotation of a pod names the version that translated 
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -23,6 +23,7 @@ from controller.protocols import (
     Unstructured,
     WatchedObject,
 )
+from controller.readings import Readings
 from controller.watched_objects import PartialObject
 from drawbridge.agreement.owned_pools import report_shared_pools
 from drawbridge.agreement.published_facts import CURRENT_KEY, build_data_key
@@ -155,25 +156,6 @@ class _Objects(NamedTuple):
     nodes: tuple[WatchedObject[PartialObject], ...]
 
 
-class _NodeReadings:
-    """Decoded nodes; a node is decoded again only after it changed."""
-
-    def __init__(self) -> None:
-        self._reader = node_reader()
-        self._read: dict[str, tuple[str, Reading[Node]]] = {}
-
-    def read(self, cached: Iterable[WatchedObject[PartialObject]]) -> Iterator[Reading[Node]]:
-        """Decode the nodes that are new or have changed, and return all."""
-        read = {}
-        for published in cached:
-            entry = self._read.get(published.name)
-            if entry is None or entry[0] != published.version:
-                entry = (published.version, self._reader.read(published.raw))
-            read[published.name] = entry
-        self._read = read
-        return (reading for _, reading in read.values())
-
-
 def _split(readings: Iterable[Reading[T]]) -> tuple[tuple[T, ...], tuple[Finding, ...]]:
     """Return the decoded objects, and the findings about the others."""
     objects: list[T] = []
@@ -224,7 +206,7 @@ class FactsReconciler:
         self._versions = ParsedVersions()
         self._reference = ObjectReference("ConfigMap", FACTS_CONFIG_MAP, namespace)
         self._new_findings = NewFindings(reporter, "GatherFacts")
-        self._nodes = _NodeReadings()
+        self._nodes: Readings[Reading[Node]] = Readings(node_reader().read)
         self._pools = RecentPools()
         self._now = now
 

@@ -114,7 +114,7 @@ SCHEDULES: Final = {
     # A book is a large object, and what happened since the last one is not lost.
     USAGE: Schedule(min_interval=15, resync=60, max_retry=300),
     # Time alone makes something stuck. Two runs find it, and people see it within a minute.
-    STUCK: Schedule(min_interval=5, resync=10, max_retry=60),
+    STUCK: Schedule(min_interval=5, idle_ratio=9, resync=10, max_retry=60),
     "janitor": Schedule(min_interval=60, resync=300, first_retry=60, max_retry=3600),
 }
 

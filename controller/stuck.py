@@ -4,14 +4,16 @@ Caches of claims and pods are of two moments. So only what two runs find is told
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from controller.device_users import NO_DEVICES, WatchedClaim
 from controller.protocols import ObjectCache, WatchedObject
+from controller.readings import Readings
 from controller.watched_objects import PartialObject, WatchedNode
 from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.slices import Slice
@@ -20,10 +22,13 @@ from drawbridge.report.stuck.find import find_stuck
 from drawbridge.report.stuck.found import Stuck
 from drawbridge.report.stuck.free import count_free
 from drawbridge.report.stuck.objects import (
+    READY,
+    HangingMetadata,
     HangingNamespace,
     HangingNode,
     HangingObjects,
     HangingPod,
+    find_condition,
     seconds_of,
     select_text,
 )
@@ -65,6 +70,7 @@ class StuckReconciler:
         self._now = now
         self._is_fresh = is_fresh
         self._since: dict[tuple[str, str], float] = {}
+        self._nodes = Readings(_read_node)
         self.stuck: tuple[tuple[Stuck, float], ...] = ()
         self.free: Mapping[str, int] = {}
 
@@ -73,7 +79,7 @@ class StuckReconciler:
         if not self._is_fresh():
             return
         now = self._now()
-        stuck, self.free = await asyncio.to_thread(_search, _copy(self._sources), now)
+        stuck, self.free = await asyncio.to_thread(self._search, _copy(self._sources), now)
         before = self._since
         self._since = {(e.code, e.object): before.get((e.code, e.object), now) for e in stuck}
         self.stuck = tuple(
@@ -81,6 +87,19 @@ class StuckReconciler:
             for each in stuck
             if (each.code, each.object) in before
         )
+
+    def _search(self, copy: "_Snapshot", now: float) -> tuple[tuple[Stuck, ...], Mapping[str, int]]:
+        return _search(copy, self._nodes.read(copy.nodes), now)
+
+
+def _read_node(raw: bytes) -> HangingNode:
+    """Return what is kept of a node: whether it is ready, and the resources of which it has 0."""
+    node = _NODE.decode(raw)
+    ready = find_condition(node.status.conditions, READY)
+    amounts = (node.status.allocatable or {}).items()
+    gone = {name: amount for name, amount in amounts if f"{amount}" == "0"}
+    status = replace(node.status, conditions=(ready,) if ready else None, allocatable=gone)
+    return HangingNode(HangingMetadata(name=node.metadata.name), status)
 
 
 class _Snapshot(NamedTuple):
@@ -105,7 +124,9 @@ def _copy(sources: StuckSources) -> _Snapshot:
     )
 
 
-def _search(copy: _Snapshot, now: float) -> tuple[tuple[Stuck, ...], Mapping[str, int]]:
+def _search(
+    copy: _Snapshot, nodes: Iterable[HangingNode], now: float
+) -> tuple[tuple[Stuck, ...], Mapping[str, int]]:
     """Return what is stuck, and the free devices by driver."""
     slices = (each.value for each in copy.slices)
     objects = HangingObjects(
@@ -113,7 +134,7 @@ def _search(copy: _Snapshot, now: float) -> tuple[tuple[Stuck, ...], Mapping[str
         claims=tuple(each.value.hanging for each in copy.claims),
         pods=tuple(each.value for each in copy.pods),
         slices=tuple(each for each in slices if isinstance(each, Slice)),
-        nodes=tuple(_NODE.decode(each.raw) for each in copy.nodes),
+        nodes=tuple(nodes),
         namespaces=tuple(_NAMESPACE.decode(each.raw) for each in copy.leaving),
         classes={
             each.name: select_text(each.value) if isinstance(each.value, DeviceClass) else ""

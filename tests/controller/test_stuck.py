@@ -4,13 +4,17 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+import pytest
 from prometheus_client import CollectorRegistry
 
+from controller import stuck
 from controller.device_users import NO_DEVICES, read_device_pod, read_watched_claim
-from controller.stuck import StuckReconciler, StuckSources
+from controller.reconcilers import SCHEDULES
+from controller.stuck import NAME, StuckReconciler, StuckSources
 from controller.watched_objects import PartialObject, WatchedNode
 from drawbridge.dra.classes import class_reader
 from drawbridge.dra.slices import Slice, slice_reader
@@ -18,9 +22,11 @@ from drawbridge.process.metrics import ReadCollector
 from drawbridge.process.stuck_metrics import MAX_OBJECTS, collect_stuck
 from drawbridge.report.stuck.found import Stuck
 from drawbridge.report.stuck.free import count_free
-from drawbridge.report.stuck.objects import decode_slices
+from drawbridge.report.stuck.objects import HangingNode, decode_slices
 from tests.cli.planted import NOW, PLANTS, Cluster, draw
 from tests.cluster.memory_store import MemoryStore
+
+GPU = "nvidia.com/gpu"
 
 
 class Scene:
@@ -43,7 +49,7 @@ class Scene:
             if value["kind"] in stores:
                 written = value["metadata"].get("uid", "")
                 uids[written] = stores[value["kind"]].put(_renamed(value, uids)).uid
-        self.pods = stores["Pod"]
+        self.pods, self.nodes = stores["Pod"], stores["Node"]
         self.reconciler = StuckReconciler(
             StuckSources(*stores.values()),
             now=lambda: self.now,
@@ -121,6 +127,38 @@ def test_what_one_search_finds_between_two_caches_is_not_told() -> None:
     assert len(scene.search()) == 1
     # No object says since when, so it is when this process saw it first.
     assert [at for _, at in scene.reconciler.stuck] == [first]
+
+
+def test_a_node_is_decoded_again_only_after_it_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[bytes] = []
+
+    def decode(raw: bytes) -> HangingNode:
+        decoded.append(raw)
+        return msgspec.json.decode(raw, type=HangingNode, strict=False)
+
+    monkeypatch.setattr(stuck, "_NODE", SimpleNamespace(decode=decode))
+    scene = Scene(draw(4, 12))
+    scene.search()
+    nodes = [*scene.nodes.all()]
+    assert decoded == [each.raw for each in nodes]
+    pod = {"metadata": {"name": "p", "namespace": "x"}, "status": {"phase": "Running"}}
+    container = {"name": "m", "resources": {"limits": {GPU: 1}}}
+    scene.pods.put({**pod, "spec": {"nodeName": nodes[0].name, "containers": [container]}})
+    assert scene.search() == []
+    assert len(decoded) == len(nodes)
+    gone = {**scene.nodes.objects["", nodes[0].name], "status": {"allocatable": {GPU: "0"}}}
+    scene.nodes.put(gone)
+    assert scene.search() == []
+    assert scene.search() == ["Pod/x/p"]
+    assert len(decoded) == len(nodes) + 1
+
+
+def test_a_search_that_takes_long_is_followed_by_a_pause_and_still_seen_within_a_minute() -> None:
+    schedule = SCHEDULES[NAME]
+    of_a_search = schedule.idle_ratio / (1 + schedule.idle_ratio)
+    assert of_a_search >= 0.9
+    longest = max(schedule.min_interval, schedule.resync) + schedule.resync
+    assert 2 * longest <= 60
 
 
 def test_without_all_pods_nobody_is_gone() -> None:

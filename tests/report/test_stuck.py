@@ -16,7 +16,13 @@ from drawbridge.report.stuck import codes
 from drawbridge.report.stuck.context import StuckSearch
 from drawbridge.report.stuck.find import find_stuck, report_stuck
 from drawbridge.report.stuck.found import MOST_PODS, Stuck
-from drawbridge.report.stuck.objects import KINDS, HangingObjects, HangingPod, from_values
+from drawbridge.report.stuck.objects import (
+    KINDS,
+    HangingClaim,
+    HangingObjects,
+    HangingPod,
+    from_values,
+)
 from tests.tables import YamlValue, every_row, load_cases
 
 CASES = load_cases(Path(__file__).parent / "stuck.yaml")
@@ -197,7 +203,8 @@ def test_objects_are_read_a_few_times_whatever_number_of_namespaces_leaves() -> 
 def test_the_pods_of_one_claim_are_listed_in_linear_time() -> None:
     spec = {"resourceClaims": [{"name": "c", "resourceClaimName": "c"}]}
     pod = msgspec.convert({"spec": spec}, HangingPod)
-    search = StuckSearch(HangingObjects(NOW, pods=(pod,) * 50_000))
+    claim = msgspec.convert({"metadata": {"name": "c"}}, HangingClaim)
+    search = StuckSearch(HangingObjects(NOW, (claim,), pods=(pod,) * 50_000))
     began = process_time()
     assert len(search.waiting["default", "c"].first) == MOST_PODS
     # To copy all pods for each of them takes more than 5 seconds.

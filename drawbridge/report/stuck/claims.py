@@ -26,16 +26,15 @@ _DRIVER: Final = re.compile(r"""device\.driver\s*==\s*["']([\w.-]+)["']""")
 def find_stuck_claims(search: StuckSearch) -> Iterator[Stuck]:
     """Yield the claims that do not go on; a claim has at most one reason."""
     for claim in search.objects.claims:
-        reasons = (
-            _find_deletion(claim, search),
-            _find_gone_pod(claim, search),
-            _find_finished_pod(claim, search),
-            _find_lost_devices(claim, search),
-            _find_no_allocation(claim, search),
+        reason = (
+            _find_deletion(claim, search)
+            or _find_gone_pod(claim, search)
+            or _find_finished_pod(claim, search)
+            or _find_lost_devices(claim, search)
+            or _find_no_allocation(claim, search)
         )
-        first = next(filter(None, reasons), None)
-        if first is not None:
-            yield first
+        if reason is not None:
+            yield reason
 
 
 def _about(claim: HangingClaim) -> str:
@@ -105,13 +104,12 @@ def _find_gone_pod(claim: HangingClaim, search: StuckSearch) -> Stuck | None:
 
 
 def _find_finished_pod(claim: HangingClaim, search: StuckSearch) -> Stuck | None:
-    ended: list[HangingPod] = []
-    for consumer in claim.pods:
-        pod = search.pods.get((claim.key[0], consumer.name))
-        if pod and pod.status.phase in FINISHED:
-            ended.append(pod)
+    pods = [search.pods.get(key) for key in _keys(claim)]
+    ended = [each for each in pods if each and each.status.phase in FINISHED]
+    if not ended or len(ended) < len(pods):
+        return None
     times = sorted(each.finished_at or "" for pod in ended for each in pod.ended)
-    if not (times and search.is_old(times[-1])) or len(ended) < len(claim.pods):
+    if not (times and search.is_old(times[-1])):
         return None
     return stuck_at(
         codes.NEVER_RELEASED,

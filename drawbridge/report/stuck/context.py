@@ -58,17 +58,20 @@ class StuckSearch:
         A tenant can let each of many pods name each of many claims, so each pod is judged once.
         """
         waiting: dict[tuple[str, str], ClaimWaiters] = {}
+        unallocated = {e.key for e in self.objects.claims if e.status.allocation is None}
         for pod in self.objects.pods:
             created, namespace = pod.metadata.creation_timestamp, pod.key[0]
+            names = [name for name in pod.claim_names if (namespace, name) in unallocated]
             if (
-                pod.status.phase in FINISHED
+                not names
+                or pod.status.phase in FINISHED
                 or pod.metadata.deletion_timestamp
                 or pod.spec.scheduling_gates
                 or (created and not self.is_old(created))
             ):
                 continue
             is_bound, is_untried = bool(pod.spec.node_name), pod.condition("PodScheduled") is None
-            for name in pod.claim_names:
+            for name in names:
                 pods = waiting.get((namespace, name))
                 if pods is None:
                     pods = waiting[namespace, name] = ClaimWaiters([])
@@ -116,7 +119,7 @@ class StuckSearch:
         if not self.knows("Pod"):
             return True
         pod = self.pods.get((namespace, name))
-        return pod is not None and (not uid or pod.metadata.uid in {"", uid})
+        return pod is not None and (not uid or pod.metadata.uid in ("", uid))
 
     def knows_slices_of(self, node: str) -> bool:
         """Whether all slices of a node are known."""

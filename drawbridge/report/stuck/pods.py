@@ -45,17 +45,16 @@ def find_stuck_pods(search: StuckSearch) -> Iterator[Stuck]:
         ]
         if not (claims or has_devices(pod)):
             continue
-        reasons = (
-            _find_unfinished_deletion(pod, claims, search),
-            _find_unfinished_end(pod, claims, search),
-            _find_unnamed_claim(pod, search),
-            _find_devices_elsewhere(pod, claims, search),
-            _find_no_start(pod, claims, search),
-            _find_no_plugin(pod, search),
+        reason = (
+            _find_unfinished_deletion(pod, claims, search)
+            or _find_unfinished_end(pod, claims, search)
+            or _find_unnamed_claim(pod, search)
+            or _find_devices_elsewhere(pod, claims, search)
+            or _find_no_start(pod, claims, search)
+            or _find_no_plugin(pod, search)
         )
-        first = next(filter(None, reasons), None)
-        if first is not None:
-            yield first
+        if reason is not None:
+            yield reason
 
 
 _POD: Final = msgspec.json.Decoder(HangingPod, strict=False)
@@ -148,13 +147,13 @@ def _find_unfinished_end(
     pod: HangingPod, claims: list[HangingClaim], search: StuckSearch
 ) -> Stuck | None:
     """Return why a pod is not finished although its containers have ended for good."""
-    restart = pod.spec.restart_policy
-    failed = any(each.exit_code for each in pod.ended)
-    is_over = restart == "Never" or (restart == "OnFailure" and not failed)
-    times = sorted(each.finished_at or "" for each in pod.ended)
-    if not is_over or pod.status.phase in FINISHED or not (times and search.is_old(times[-1])):
+    restart, ended = pod.spec.restart_policy, pod.ended
+    if not ended or pod.status.phase in FINISHED or pod.metadata.deletion_timestamp:
         return None
-    if pod.metadata.deletion_timestamp:
+    failed = any(each.exit_code for each in ended)
+    is_over = restart == "Never" or (restart == "OnFailure" and not failed)
+    times = sorted(each.finished_at or "" for each in ended)
+    if not (is_over and search.is_old(times[-1])):
         return None
     return stuck_at(
         codes.NEVER_RELEASED,
@@ -302,11 +301,16 @@ def _find_no_plugin(pod: HangingPod, search: StuckSearch) -> Stuck | None:
     never had it: only a scheduler counts it, such as nvidia.com/gpumem of HAMi.
     """
     node = search.nodes.get(pod.spec.node_name)
-    if node is None or pod.status.phase != "Running" or pod.metadata.deletion_timestamp:
+    if (
+        node is None
+        or not node.status.allocatable
+        or pod.status.phase != "Running"
+        or pod.metadata.deletion_timestamp
+    ):
         return None
     if pod.status.extended_resource_claim_status is not None:
         return None
-    offered = node.status.allocatable or {}
+    offered = node.status.allocatable
     gone = sorted({n for n in plugin_names(pod) if f"{offered.get(n)}" == "0"})
     if not gone:
         return None
