@@ -148,6 +148,24 @@ async def _measure_all() -> None:
     await _measure_quota(scope, namespaces, configuration, reporter)
     nodes = fill(MemoryStore(WatchedNode), map(_node, range(NODES)))
     await _row(f"dual label of {NODES:,} nodes", _dual(facts, nodes, reporter), nodes, NODES)
+    await _measure_drivers(configuration, reporter)
+
+
+async def _measure_drivers(configuration: Configuration, reporter: FakeReporter) -> None:
+    """Measure the label of nodes without a plugin, also after each has written its status."""
+    published = MemoryStore(PartialObject)
+    facts = _facts(configuration, reporter, published, NODES, plugin=False)
+    await facts.reconcile()
+    nodes = MemoryStore(WatchedNode)
+    dual = _dual(facts, nodes, reporter)
+    for run in ("first run", "after a heartbeat of each"):
+        fill(nodes, (_beat(_node(i, plugin=False), run) for i in range(NODES)))
+        _ = [*nodes.all()]  # a cache has decoded them
+        await _row(f"dual label of {NODES:,} nodes without a plugin, {run}", dual, nodes, 0)
+
+
+def _beat(node: Unstructured, heartbeat: str) -> Unstructured:
+    return {**node, "status": {**node["status"], "conditions": [{"lastHeartbeatTime": heartbeat}]}}
 
 
 async def _measure_templates(scope: AdmissionScope, reporter: FakeReporter) -> None:

@@ -11,6 +11,7 @@ from cli.diagnosis.checked_state import CheckedState, Result
 from cli.diagnosis.state import KUEUE, KUEUE_CONFIG_MAP, Right
 from cli.diagnosis.unread import Unread
 from controller.dual_nodes import describe_held_node, describe_outlived_plugin
+from controller.node_plugins import DriversByName
 from drawbridge.agreement.dual_nodes import describe_dual_nodes
 from drawbridge.agreement.operation_codes import SERVER_VERSION_UNKNOWN
 from drawbridge.agreement.owned_pools import (
@@ -184,7 +185,7 @@ def _find_held_nodes(checked: CheckedState) -> Iterator[Result]:
     """Yield which pods outlive the plugin of their node, and why nodes keep the label."""
     dual = {each.node for each in checked.gathered.dual_nodes if not each.stopped}
     nodes = checked.state.published["Node"]
-    context = make_context(checked.configuration, checked.gathered.facts)
+    by_name = DriversByName(make_context(checked.configuration, checked.gathered.facts))
     for node in () if isinstance(nodes, Unread) else nodes:
         name = f"{get_value(node, ('metadata', 'name'))}"
         pods = checked.state.labelled.get(name, [])
@@ -194,9 +195,9 @@ def _find_held_nodes(checked: CheckedState) -> Iterator[Result]:
             held: Result | None = pods
         elif DUAL_LABEL in as_mapping(get_value(node, ("metadata", "labels"))):
             published = checked.gathered.publishing.get(name, frozenset())
-            held = describe_held_node(name, node, pods, published, context)
+            held = describe_held_node(name, node, pods, published, by_name)
         else:
-            held = describe_outlived_plugin(name, node, pods, context)
+            held = describe_outlived_plugin(name, node, pods, by_name)
         if held is not None:
             yield held
 

@@ -1,10 +1,12 @@
 """The order of the labels of dual nodes and of the LISTs of pods that decide other labels."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
 import pytest
 
+from controller import node_plugins
 from controller.dual_nodes import LABEL, MAX_LISTS
+from controller.node_plugins import DriversByName, PluginState, read_plugins
 from controller.protocols import Unstructured
 from drawbridge.api_error import ApiError
 from drawbridge.facts.served_names import DualNode
@@ -139,6 +141,54 @@ def test_what_holds_a_label_is_not_reported_again_after_a_list_that_failed() -> 
     scene.pods.iterate = iterate  # type: ignore[method-assign]
     scene.reconcile()
     assert scene.reporter.codes.count("DualNodesHeld") == 1
+
+
+Amounts = Mapping[str, object]
+
+
+class Counted(tuple[DualNode, ...]):
+    """Dual nodes that count how often somebody reads them all."""
+
+    __slots__ = ()
+    readers = 0
+
+    def __iter__(self) -> Iterator[DualNode]:
+        Counted.readers += 1
+        return super().__iter__()
+
+
+def test_each_label_costs_the_same_however_many_nodes_are_dual() -> None:
+    readers = []
+    for count in (2, 20):
+        names = [f"n{each}" for each in range(count)]
+        scene = Scene(**{name: {} for name in names})
+        scene.dual_nodes = Counted(DualNode(name, (NAME,), 8) for name in names)
+        before = Counted.readers
+        assert scene.reconcile() == {name: {LABEL: "true"} for name in names}
+        readers.append(Counted.readers - before)
+    assert readers[0] == readers[1]
+
+
+def test_what_a_node_says_of_plugins_is_read_again_only_after_it_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A kubelet writes its node all the time."""
+    read: list[object] = []
+
+    def count(
+        capacity: Amounts, allocatable: Amounts, drivers: DriversByName
+    ) -> dict[str, PluginState]:
+        read.append(allocatable)
+        return read_plugins(capacity, allocatable, drivers)
+
+    monkeypatch.setattr(node_plugins, "read_plugins", count)
+    scene = Scene()
+    scene.dual_nodes = ()
+    for number, amount in enumerate(("0", "0", "8")):
+        status = {"allocatable": {NAME: amount}, "conditions": [{"lastHeartbeatTime": f"{number}"}]}
+        scene.nodes.put({"metadata": {"name": "a", "labels": {}}, "status": status})
+        scene.reconcile()
+        assert len(read) == (2 if amount == "8" else 1)
 
 
 def refuse_list(_namespace: str = "", *, fields: str = "") -> AsyncIterator[Unstructured]:

@@ -7,14 +7,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from controller.dual_nodes import (
-    ABSENCE_SECONDS,
-    LABEL,
-    DualNodeReconciler,
-    DualNodeStores,
-)
+from controller.dual_nodes import LABEL, DualNodeReconciler, DualNodeStores
+from controller.node_plugins import ABSENCE_SECONDS
 from controller.protocols import Gauge, ObjectReference, Unstructured
-from controller.watched_objects import PartialObject, WatchedNode, WatchedPod
+from controller.watched_objects import WatchedNode, WatchedPod
 from drawbridge.api_error import ApiError
 from drawbridge.config.model import Configuration
 from drawbridge.config.string_formats import DriverName, ObjectName, ResourceName
@@ -43,7 +39,7 @@ class Scene:
 
     def __init__(self, **labels: dict[str, str]) -> None:
         self.nodes, self.pods, self.reporter = (
-            MemoryStore(PartialObject),
+            MemoryStore(WatchedNode),
             MemoryStore(WatchedPod),
             FakeReporter(),
         )

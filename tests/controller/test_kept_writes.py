@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from controller.dual_nodes import ABSENCE_SECONDS, LABEL
+from controller.dual_nodes import LABEL
 from controller.kept_writes import NotKeptError, find_lost
+from controller.node_plugins import ABSENCE_SECONDS
 from controller.owned_nodes import MAX_CHANGES
 from controller.protocols import Unstructured
 from controller.reconcile import FailedLast
