@@ -98,39 +98,28 @@ def keep_apart(
     plugins = without_operands(replaceable_plugins(to_move, find_keeping(groups)), to_move)
     needed = dict.fromkeys(group.driver for group in to_move)
     labels = [*_label_served(groups, needed)]
-    changes: list[_Change] = []
-    notes: list[str] = []
-    narrowed: list[Plugin] = []
-    for plugin in plugins:
-        kind, _, name = plugin.owner.partition("/")
-        daemon = daemons.get((plugin.namespace, name)) if kind == "DaemonSet" else None
-        spec = daemon.spec if daemon is not None else {}
-        apart: Value = {**_apart(as_mapping(spec.get("affinity")))}
-        patches = [*_patch(plugin.namespace, plugin.owner, spec, {"affinity": apart})]
-        changes += patches
-        narrowed += [plugin] if patches else []
-        if daemon is not None and daemon.manager:
-            notes.append(
-                f"{daemon.text} belongs to {daemon.manager}, which can take a patch back: set the"
-                " node affinity there, too."
-            )
+    narrowed = {each: [*_narrow(each, daemons)] for each in plugins}
+    limited = {each: [*_limit(each, drivers.get(each), publishing)] for each in needed}
+    changes = [change for each in (*narrowed.values(), *limited.values()) for change in each]
+    plugins_end = [*_find_ending_plugins(groups, [each for each in plugins if narrowed[each]])]
+    drivers_end = [*_find_ending_drivers(groups, [each for each in needed if limited[each]])]
+    ended = commands.enumerate_names([*plugins_end, *drivers_end])
+    notes = [*_note_managers(plugins, daemons)]
     notes += _note_unread(plugins, daemons, "The patch replaces a node affinity that it has")
-    for driver in needed:
-        installed = drivers.get(driver)
-        changes += _limit(driver, installed, is_running=driver in publishing)
-        if installed is not None:
-            by = f" by {installed.manager}" if installed.manager else ""
-            notes.append(f"{driver} is installed{by}: {installed.text}. Only its nodes change.")
-        elif driver in publishing:
-            notes.append(f"{driver} runs already: use the name of its release.")
+    notes += _note_drivers(needed, drivers, publishing)
+    if drivers_end:
+        notes.append(
+            "Without its driver, a node prepares no claim, and no pod with one ends: end those of"
+            " these nodes first."
+        )
     taints = {each for group in to_move for node in group.nodes for each in node.taints}
     if tolerated := sorted({f"{each.key}:{each.effect}" for each in taints if _stays(each)}):
         notes.append(f"Nodes have taints that the driver must tolerate: {', '.join(tolerated)}.")
     notes.append("The names of the values depend on the chart of the driver.")
     step = MigrationStep(
         "Keep plugins and drivers apart",
-        f"Plugins avoid nodes with the label {DEVICES_LABEL}, and a driver runs only on nodes"
-        f" whose label names it. {_describe_ends(groups, narrowed)}",
+        f"Plugins avoid nodes with the label {DEVICES_LABEL}, and a driver runs only on nodes whose"
+        f" label names it. {f'These end: {ended}' if ended else 'All go on where they run'}.",
         tuple(each.command for each in (*labels, *changes)),
         tuple(notes),
         # Without its label, a node would lose the driver before the driver is set free.
@@ -140,20 +129,46 @@ def keep_apart(
         yield step
 
 
-def _describe_ends(groups: Iterable[Group], changed: Collection[Plugin]) -> str:
-    """Describe which pods end when these plugins avoid nodes with the label."""
-    labelled = [
-        (plugin.text, node.name)
-        for group in groups
-        for plugin in group.plugins
-        if plugin in changed
-        for node in group.nodes
-        if DEVICES_LABEL in node.labels
-    ]
-    if not labelled:
-        return "No node with a plugin has the label yet, so no pod changes."
-    ended = commands.enumerate_names(sorted(f"{plugin} on {node}" for plugin, node in labelled))
-    return f"These plugins end, because their nodes have the label already: {ended}."
+def _find_ending_plugins(groups: Iterable[Group], narrowed: Collection[Plugin]) -> Iterator[str]:
+    """Yield the plugins, with nodes, that end because their node has the label already."""
+    for group in groups:
+        for node in group.nodes if narrowed else ():
+            if DEVICES_LABEL in node.labels:
+                yield from (f"{e.text} on {node.name}" for e in group.plugins if e in narrowed)
+
+
+def _find_ending_drivers(groups: Iterable[Group], limited: Collection[str]) -> Iterator[str]:
+    """Yield the drivers, with nodes, that end because a plugin keeps the label off their node."""
+    for group in groups:
+        for driver in group.now.drivers.intersection(limited) if group.has_plugin else ():
+            without = (e for e in group.nodes if e.labels.get(DEVICES_LABEL) != driver)
+            yield from (f"{driver} on {each.name} until it moves" for each in without)
+
+
+def _note_managers(
+    plugins: Iterable[Plugin], daemons: Mapping[tuple[str, str], Daemon]
+) -> Iterator[str]:
+    """Yield which managers of DaemonSets of plugins can take a patch back."""
+    for plugin in plugins:
+        daemon = _find_daemon(plugin, daemons)
+        if daemon is not None and daemon.manager:
+            yield (
+                f"{daemon.text} belongs to {daemon.manager}, which can take a patch back: set the"
+                " node affinity there, too."
+            )
+
+
+def _note_drivers(
+    needed: Iterable[str], drivers: Mapping[str, Daemon], publishing: Collection[str]
+) -> Iterator[str]:
+    """Yield which drivers are installed or run already."""
+    for driver in needed:
+        installed = drivers.get(driver)
+        if installed is not None:
+            by = f" by {installed.manager}" if installed.manager else ""
+            yield f"{driver} is installed{by}: {installed.text}. Only its nodes change."
+        elif driver in publishing:
+            yield f"{driver} runs already: use the name of its release."
 
 
 class _Change(NamedTuple):
@@ -198,7 +213,20 @@ def _apart(affinity: Mapping[str, Value]) -> Mapping[str, Value]:
     return {**affinity, "nodeAffinity": whole}
 
 
-def _limit(driver: str, installed: Daemon | None, *, is_running: bool) -> Iterator[_Change]:
+def _find_daemon(plugin: Plugin, daemons: Mapping[tuple[str, str], Daemon]) -> Daemon | None:
+    kind, _, name = plugin.owner.partition("/")
+    return daemons.get((plugin.namespace, name)) if kind == "DaemonSet" else None
+
+
+def _narrow(plugin: Plugin, daemons: Mapping[tuple[str, str], Daemon]) -> Iterator[_Change]:
+    """Yield what keeps a plugin off nodes that moved."""
+    daemon = _find_daemon(plugin, daemons)
+    spec = daemon.spec if daemon is not None else {}
+    apart: Value = {**_apart(as_mapping(spec.get("affinity")))}
+    yield from _patch(plugin.namespace, plugin.owner, spec, {"affinity": apart})
+
+
+def _limit(driver: str, installed: Daemon | None, publishing: Collection[str]) -> Iterator[_Change]:
     """Yield what lets a driver run only on nodes that moved."""
     near = as_mapping(installed.spec.get("nodeSelector")) if installed is not None else {}
     if installed is not None and not installed.release:
@@ -207,7 +235,7 @@ def _limit(driver: str, installed: Daemon | None, *, is_running: bool) -> Iterat
         yield from _patch(installed.namespace, owner, installed.spec, change, "merge")
     elif near.get(DEVICES_LABEL) != driver:
         release = installed.release if installed is not None else ""
-        new = installed is None and not is_running
+        new = installed is None and driver not in publishing
         undo = commands.remove_driver(driver) if new else commands.roll_back(driver, release)
         yield _Change(commands.install_driver(driver, release), undo)
 
