@@ -2,9 +2,11 @@
 
 import email.utils
 import logging
+from types import SimpleNamespace
 
 import pytest
 
+from drawbridge.cluster import server_clock
 from drawbridge.cluster.server_clock import ServerClock, boot_time
 
 DATE = "Sat, 21 Nov 2026 02:48:28 GMT"
@@ -146,5 +148,11 @@ def test_a_header_that_is_no_date_is_ignored(header: str | None) -> None:
     assert clock.now() == TOLD
 
 
-def test_the_boot_time_is_monotonic() -> None:
-    assert boot_time() <= boot_time()
+def test_the_boot_time_includes_suspends_where_the_system_has_such_a_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clocks = SimpleNamespace(CLOCK_BOOTTIME=7, clock_gettime={7: 90.0}.get, monotonic=lambda: 5.0)
+    monkeypatch.setattr(server_clock, "time", clocks)
+    assert boot_time() == 90.0
+    del clocks.CLOCK_BOOTTIME
+    assert boot_time() == 5.0
