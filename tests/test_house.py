@@ -1,9 +1,9 @@
-"""The check of names finds those that say nothing, and those that nothing but tests uses."""
+"""The checks find names that say nothing or that only tests use, and properties that return."""
 
 from pathlib import Path
 
 from tests.tables import every_row
-from tools.house import count_words, definitions, fillers, parse_module, unused
+from tools.house import count_words, definitions, early_returns, fillers, parse_module, unused
 
 
 @every_row(
@@ -44,3 +44,21 @@ def test_names_that_nothing_uses_are_reported(source: str, names: list[str]) -> 
     module = parse_module(Path("x.py"), source)
     lines = unused(definitions(module), count_words(module))
     assert [line.split()[-1] for line in lines] == names
+
+
+@every_row(
+    ("source", "lines"),
+    [
+        ("@given(x)\ndef test_a(x):\n    if x:\n        return\n    assert y", ["x.py:5"]),
+        ("@settings(a)\n@given(x)\nasync def test_a(x):\n    return", ["x.py:5"]),
+        ("@given(x)\ndef test_a(x):\n    def f():\n        return 1\n    f()", []),
+        ("@given(x)\ndef test_a(x):\n    assume(x)", []),
+        ("@every_row(x)\ndef test_a(x):\n    return", []),
+        ("def test_a(x):\n    return", []),
+    ],
+)
+def test_properties_that_leave_examples_by_return_are_reported(
+    source: str, lines: list[str]
+) -> None:
+    module = parse_module(Path("x.py"), f"from hypothesis import given\n{source}")
+    assert [line.rpartition(":")[0] for line in early_returns(module)] == lines
