@@ -28,6 +28,8 @@ def context(fleet: YamlValue, /, **changes: YamlValue) -> JudgeContext:
         for name, devices in classes.items()
         for slice_ in published(node, name, devices)
     ]
+    for name, devices in fleet.get("all_nodes", {}).items():
+        slices += published("", name, devices)
     world = World(build_inventory(slices, gates=GATES), device_classes()).as_upstream()
     provider = "aws:///i-1" if fleet.get("autoscaled") else ""
     plugins = fleet.get("allocatable", {})
@@ -65,7 +67,8 @@ def device_classes() -> dict[str, DeviceClass]:
 
 
 def published(node: str, name: str, short: YamlValue) -> list[Slice]:
-    """The slices of a node for one driver."""
+    """The slices of a node for one driver; of all nodes together if it is empty."""
+    selection: YamlValue = {"nodeName": node} if node else {"allNodes": True}
     driver = f"{name}.example.com"
     devices = [device(name, number, short) for number in range(short["count"])]
     contents: list[YamlValue] = [{"devices": devices}]
@@ -77,13 +80,17 @@ def published(node: str, name: str, short: YamlValue) -> list[Slice]:
             for counter_set, amounts in short["sets"].items()
         ]
         contents.append({"sharedCounters": sets})
-    pool = {"name": node, "generation": 1, "resourceSliceCount": short.get("slices", len(contents))}
+    pool = {
+        "name": node or "all",
+        "generation": 1,
+        "resourceSliceCount": short.get("slices", len(contents)),
+    }
     return [
         sure(
             read_slice(
                 {
-                    "metadata": {"name": f"{node}-{name}-{number}"},
-                    "spec": {"driver": driver, "pool": pool, "nodeName": node, **content},
+                    "metadata": {"name": f"{pool['name']}-{name}-{number}"},
+                    "spec": {"driver": driver, "pool": pool, **selection, **content},
                 }
             ),
             Slice,

@@ -49,6 +49,7 @@ def sliced(spec: YamlValue, name: str = "s", annotations: YamlValue = None) -> S
     return read
 
 
+DRIVERS = ("d.io", "e.io")
 GOOD = {
     "driver": "d.io",
     "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
@@ -215,6 +216,20 @@ def test_expressions_on_devices(case: YamlValue) -> None:
     assert [(each.code, each.path) for each in findings] == [tuple(each) for each in case["found"]]
     for finding, part in zip(findings, case.get("says", []), strict=False):
         assert part in finding.message
+
+
+def test_a_rule_is_checked_for_each_driver_that_declares_it() -> None:
+    read = [
+        short_slice({"name": each, "driver": each, "devices": [{"name": "x"}]}, 1)
+        for each in DRIVERS
+    ]
+    said = [
+        Declaration(each, compatible_only_with=f'device.driver == "{DRIVERS[0]}"')
+        for each in DRIVERS
+    ]
+    findings = slices.judge_slices(read, declarations=said, selectors=SELECTORS)
+    never = [each.path for each in findings if each.code == "CompatibilityNever"]
+    assert never == ["compatibility[1].compatibleOnlyWith"]
 
 
 def test_every_code_of_the_judge_has_a_case() -> None:
