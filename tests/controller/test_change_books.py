@@ -216,6 +216,28 @@ def test_events_of_pods_decode_no_template_and_a_book_each_once(
     assert [row[3] for row in changed(cluster)] == [31]
 
 
+def test_pods_of_one_template_are_counted_in_the_minute_in_which_each_was_created() -> None:
+    cluster = Cluster()
+    cluster.templates.put(template())
+    counter = Controller(cluster).changes
+    minute = NOW - NOW % 60
+
+    async def count() -> list[int]:
+        await counter.begin({"data": {KEY: '{"through":0,"rows":[]}'}}, NOW // DAY, NOW)
+        for number in range(2):
+            cluster.time = minute + 60 * (number + 1)
+            translated_pod(cluster, f"p{number}")
+        counted = []
+        for number in range(2):
+            await counter.settle(minute + 60 * (number + 2))
+            read = read_changes({"data": {KEY: counter.write(NOW // DAY, MAX_BYTES)}})
+            assert read is not None
+            counted.append(sum(row[3] for row in read.rows))
+        return counted
+
+    assert asyncio.run(count()) == [1, 2]
+
+
 def test_a_leader_begins_in_steps_and_counts_each_pod_once() -> None:
     cluster = Cluster()
     pods = 5 * change_books.PODS_A_STEP

@@ -4,7 +4,9 @@ import asyncio
 import gc
 import sys
 import weakref
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -79,6 +81,69 @@ def test_a_term_wakes_what_has_to_run_again(monkeypatch: pytest.MonkeyPatch) -> 
     assert observations.plugin_holders.find("a") == {"nvidia.com/gpu"}
     assert not observations.plugin_holders.fresh
     assert reconcilers.wake_ups["dual"].is_set()
+
+
+# What runs again after a change of an object of each cache, or of what is no cache.
+WAKES = {
+    "slices": {"facts", "rules"},
+    "classes": {"facts"},
+    "nodes": {"facts", "dual", "owned", "rules"},
+    "pods": {"templates"},
+    "templates": {"templates"},
+    "quotas": {"quota"},
+    "namespaces": {"quota", "templates"},
+    "webhooks": {"templates", "quota", "conditions", "others", "certificates"},
+    "validating": {"conditions", "others", "certificates"},
+    "claims": set[str](),
+    "device_pods": set[str](),
+    "the CA": {"certificates", "allocator-certificate"},
+    "the offered configuration": {"configuration"},
+    "the configuration": {
+        *("facts", "conditions", "quota", "owned", "rules"),
+        "allocator-certificate",
+    },
+    "the probe": {"facts"},
+    "the scheduler": {"facts"},
+    "the rules": {"owned"},
+    "the facts": {"templates", "dual", "quota"},
+}
+
+
+def change(reconcilers: Reconcilers, caches: ControllerCaches, name: str) -> None:
+    """Tell the listeners of a cache or a reconciler of a change."""
+    match name:
+        case "the probe" | "the scheduler" | "the rules":
+            getattr(reconcilers, name.removeprefix("the ")).listener()
+        case "the facts":
+            for listener in reconcilers.facts.listeners:
+                listener()
+        case _:
+            for listener in getattr(caches, name)._index._listeners:  # noqa: SLF001
+                listener(None, None)
+
+
+def test_each_change_wakes_the_reconcilers_that_depend_on_it() -> None:
+    session = ServerSession(_NOBODY)
+    settings = Settings([watch_in_use(session)])
+    parts = make_certificate_parts(RotationPolicy(), session, _NOBODY, "own")
+    assert parts is not None
+    caches = ControllerCaches(session, parts.secret)
+    context = ControllerContext(session, "own", settings, parts)
+    observations = Observations(caches, session.clock.now)
+    reconcilers = Reconcilers(context, caches, observations, _NOBODY, FakeReporter())
+    others: dict[str, Callable[[], None]] = {  # as watches do
+        "the CA": lambda: parts.secret._change(None, None),  # noqa: SLF001
+        "the offered configuration": lambda: settings.watched[0]._on_change(None, None),  # noqa: SLF001
+        "the configuration": lambda: settings._use("a", Configuration()),  # noqa: SLF001
+    }
+    woken: dict[str, set[str]] = {}
+    for name in WAKES:
+        for event in reconcilers.wake_ups.values():
+            event.clear()
+        others.get(name, partial(change, reconcilers, caches, name))()
+        woken[name] = {key for key, event in reconcilers.wake_ups.items() if event.is_set()}
+    assert woken == WAKES
+    reconcilers.end()
 
 
 def test_allocators_must_know_the_nodes_and_the_configuration_by_which_nodes_leave() -> None:

@@ -197,7 +197,8 @@ def test_a_device_has_the_container_that_uses_it_and_its_share() -> None:
     pods.put(device_pod(main=[{"name": "gpu"}]))
     ((labels, _),) = read(series_of(observe(cluster), pods=pods)).devices
     named = dict(zip(DEVICE_LABELS, labels, strict=True))
-    assert (named["pod"], named["container"], named["share"]) == ("p", "main", "a")
+    assert (named["pod"], named["container"]) == ("p", "main")
+    assert (named["shared"], named["share"]) == ("true", "a")
 
 
 def test_a_scrape_reads_a_pod_once_and_describes_one_claim_in_a_turn(
@@ -241,3 +242,4 @@ def test_a_device_that_nobody_publishes_has_a_series_without_node_and_uuid() -> 
     ((labels, _),) = read(series_of(observe(cluster))).devices
     named = dict(zip(DEVICE_LABELS, labels, strict=True))
     assert (named["device"], named["node"], named["uuid"]) == ("gone", "", "")
+    assert (named["shared"], named["share"]) == ("false", "")
