@@ -1,5 +1,6 @@
 """Which autoscaler runs, and what it does not see of claims: a table of Deployments."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,10 @@ NAMED = msgspec.convert(
 )
 
 
-def deployment(image: str, *args: str, **env: str) -> Any:  # noqa: ANN401  # JSON
+def deployment(image: str, *args: str, command: Sequence[str] = (), **env: str) -> Any:  # noqa: ANN401  # JSON
     container = {
         "image": image,
+        "command": list(command),
         "args": list(args),
         "env": [{"name": name, "value": value} for name, value in env.items()],
     }
@@ -49,6 +51,12 @@ def deployment(image: str, *args: str, **env: str) -> Any:  # noqa: ANN401  # JS
         ),
         (
             deployment(f"{UPSTREAM}:v1.34.2", "--enable-dynamic-resource-allocation"),
+            CLUSTER, "1.34.2", True,
+        ),
+        (
+            deployment(
+                f"{UPSTREAM}:v1.34.2", command=("./x", "--enable-dynamic-resource-allocation")
+            ),
             CLUSTER, "1.34.2", True,
         ),
         (deployment(f"{UPSTREAM}:v1.36.1"), CLUSTER, "1.36.1", True),

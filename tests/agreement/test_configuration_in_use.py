@@ -32,6 +32,13 @@ def test_the_text_is_copied_byte_for_byte() -> None:
     assert not reading.refusal
 
 
+@every_row(("text", "number"), [("", 0), ("# nothing\n---\n", 0), (f"{NATIVE}---\n{NATIVE}", 2)])
+def test_a_text_must_contain_one_configuration(text: str, number: int) -> None:
+    (finding,) = read_offered(decode(offer(text))).findings
+    assert finding.code == "ConfigurationNotOne"
+    assert f"has {number} documents" in finding.message
+
+
 def test_the_copy_of_the_largest_config_map_has_no_more_data() -> None:
     text = NATIVE + "#" * (1024 * 1024 - len(NATIVE))
     assert sum(map(len, accept(text)["data"].values())) == 1024 * 1024

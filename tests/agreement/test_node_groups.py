@@ -60,6 +60,14 @@ def test_a_group_with_another_machine_is_reported() -> None:
     )
 
 
+def test_the_kinds_of_nodes_beyond_the_first_are_counted() -> None:
+    names = "abcdefg"
+    nodes = {name: {GROUP: "train"} for name in names}
+    (message,) = told(nodes, *(published(name, *"x" * n) for n, name in enumerate(names, 1)))
+    (*_, last) = message.split("; ")
+    assert message.count(" node such as ") + int(last.removesuffix(" more")) == len(names)
+
+
 def test_nodes_that_differ_in_identity_only_are_alike() -> None:
     nodes = {name: {GROUP: "train"} for name in ("a", "b")}
     assert told(nodes, published("a", "H100"), published("b", "H100")) == []

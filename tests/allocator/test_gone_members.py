@@ -1,11 +1,13 @@
-"""Members of a gang that are deleted while they wait: the others need fewer devices together."""
+"""Members of a gang that are deleted while they wait, or whose claims are."""
 
 import pytest
+from msgspec import Raw, json
 from msgspec.structs import replace
 
 from allocator.decisions.waiting import WaitingPods
-from allocator.scheduler.protocol import GroupReference
-from tests.allocator.clusters import Cluster, ask_group, members_of, pod
+from allocator.scheduler.protocol import GroupMember, GroupReference, PreFilterGroupRequest
+from drawbridge.agreement import allocator_codes
+from tests.allocator.clusters import Cluster, ask_group, claim, codes, members_of, pod
 
 KEY, MEMBERS = "default/g", ("m0", "m1", "m2")
 
@@ -47,3 +49,19 @@ def test_a_search_that_was_cut_begins_again_when_a_member_is_deleted() -> None:
         waiting.note_answer(uid, [], 0.0, complete=False)
     delete(cluster, "m2")
     assert waiting.wake(2.0).woken == ("m0", "m1")
+
+
+def test_a_claim_of_the_asked_member_that_was_deleted_is_named() -> None:
+    cluster = Cluster(n1=2)
+    cluster.add_claim(claim("c-m0"))
+    cluster.delete_claim("c-m0")
+    group = GroupReference(key=KEY, min_count=2)
+    members = tuple(
+        GroupMember(pod=cluster.pod(uid), claims=(Raw(json.encode(claim(f"c-{uid}"))),))
+        for uid in ("m0", "m1")
+    )
+    request = PreFilterGroupRequest(pod_uid="m0", group=group, members=members)
+    reply = ask_group(cluster.decisions, request, 0.0)
+    assert (reply.fit, codes(reply)) == ((), [allocator_codes.CLAIM_DELETED.name])
+    assert reply.message == "ResourceClaim default/c-m0 was deleted"
+    assert cluster.held() == []

@@ -75,6 +75,23 @@ status:
 """
 
 
+def running_with_alternatives(name: str) -> str:
+    """Return a pod whose claim is from a template with alternatives."""
+    alternatives = "firstAvailable: [{name: s, deviceClassName: gpu}]"
+    held = f"resourceClaimStatuses: [{{name: g, resourceClaimName: {name}}}]"
+    template = (
+        "---\napiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\n"
+        "metadata: {name: one, namespace: default}\n"
+        f"spec: {{spec: {{devices: {{requests: [{{name: r, {alternatives}}}]}}}}}}\n"
+    )
+    return template + (
+        running(name)
+        .replace(f"resourceClaimName: {name}", "resourceClaimTemplateName: one", 1)
+        .replace("phase: Running", f"phase: Running, {held}")
+        .replace("exactly: {deviceClassName: gpu}", alternatives)
+    )
+
+
 BUDGET = """\
 ---
 apiVersion: policy/v1
@@ -96,6 +113,12 @@ def plan(tmp_path: Path) -> Any:  # noqa: ANN401  # a function
         return defrag(*arguments, *files)
 
     return run
+
+
+def test_pods_whose_claims_have_alternatives_move(plan: Any) -> None:  # noqa: ANN401
+    code, out, err = plan(TWO_NODES + running_with_alternatives("a"))
+    assert (code, err) == (0, "")
+    assert "default/a of a ReplicaSet from n1 to n2 d.io/n2/z" in " ".join(out.split())
 
 
 def test_the_plan_names_the_pods_their_new_places_and_the_commands(plan: Any) -> None:  # noqa: ANN401
