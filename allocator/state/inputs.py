@@ -14,6 +14,7 @@ from drawbridge.config.policy import (
     partition_tables,
 )
 from drawbridge.dra.compatibility import UnsetGroups
+from drawbridge.dra.gates import Gates
 from drawbridge.facts.model import Facts
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.planner import Planner
@@ -21,10 +22,19 @@ from drawbridge.ledger.quota_use import QuotaUse
 
 
 class Inputs(NamedTuple):
-    """What the decisions depend on beside the objects."""
+    """What the decisions depend on beside the objects.
+
+    `dropped` has the fields of allocations that the API server has not stored lately.
+    """
 
     configuration: Configuration
     facts: Facts
+    dropped: frozenset[str] = frozenset()
+
+    @property
+    def gates(self) -> Gates:
+        """The feature gates, without those whose fields are dropped."""
+        return self.facts.cluster.feature_gates.without_fields(self.dropped)
 
 
 class Effect(enum.Enum):
@@ -37,8 +47,7 @@ class Effect(enum.Enum):
 
 def compare_inputs(before: Inputs, after: Inputs) -> Effect:
     """Return what a change requires: counts in the facts do not matter, for example."""
-    gates = [each.facts.cluster.feature_gates for each in (before, after)]
-    if before.configuration != after.configuration or gates[0] != gates[1]:
+    if before.configuration != after.configuration or before.gates != after.gates:
         return Effect.REBUILD
     served = [
         {(each.extended, each.drivers) for each in of.facts.classes if each.extended}
@@ -51,7 +60,7 @@ def make_state(
     inputs: Inputs, owns_pool: OwnsPool, *, serves_taint_rules: bool, brief: Brief | None = None
 ) -> AllocatorState:
     """Return a state without objects; it obeys DeviceTaintRules that the API server serves."""
-    configuration, gates = inputs.configuration, inputs.facts.cluster.feature_gates
+    configuration, gates = inputs.configuration, inputs.gates
     if serves_taint_rules:
         gates = gates.with_taint_rules()
     planner = Planner(

@@ -1,7 +1,8 @@
 """Keeps the decisions in step with the caches, the configuration and the feature gates.
 
-The decisions are made anew when the feature gates or the configuration change. Reservations and
-waiting pods are forgotten then, so the term starts again, and the scheduler tries every pod again.
+The decisions are made anew when the feature gates or the configuration change, and when it is seen
+that the API server drops fields of allocations. Reservations and waiting pods are forgotten then,
+so the term starts again, and the scheduler tries every pod again.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from allocator.decisions.pod_devices import PodDecisions
 from allocator.decisions.waiting import WaitingPods
 from allocator.state.caches import AllocatorCaches, Namespace
 from allocator.state.cluster_state import AllocatorState
+from allocator.state.dropped_fields import DroppedFields
 from allocator.state.fences import Fenced
 from allocator.state.followed_fences import FollowedFences
 from allocator.state.inputs import Effect, Inputs, compare_inputs, make_state
@@ -83,6 +85,7 @@ class LiveState:
         self._waiting: WaitingPods | None = None
         self._observed_version = 0
         self._strategy_turns = NextTurn(self._catch_up)
+        self._dropped = DroppedFields(NextTurn(self.update).begin)
         self.wrong_allocations = WrongAllocations(lambda: self.cluster, self.report)
         self.fences = FollowedFences(
             caches, elapsed=elapsed, lacks_policy=lacks_policy, decide_owners=self._decide_owners
@@ -155,7 +158,8 @@ class LiveState:
         facts = self._caches.facts.facts
         if facts is None or not self._caches.synced:
             return
-        before, inputs = self._inputs, Inputs(self._configuration(), facts)
+        before = self._inputs
+        inputs = Inputs(self._configuration(), facts, self._dropped.fields)
         effect = compare_inputs(before, inputs) if before is not None else Effect.REBUILD
         if effect is Effect.REBUILD:
             if before is not None:
@@ -167,7 +171,7 @@ class LiveState:
             self._begin_turns()
             self._on_rebuild()
         elif effect is Effect.OWNERS:
-            self.cluster.decide_owners(self.fences.make_filter(*inputs))
+            self.cluster.decide_owners(self.fences.make_filter(inputs.configuration, facts))
             self._on_change()
         self._inputs = inputs  # not before: what failed is done with the next change
 
@@ -176,7 +180,7 @@ class LiveState:
         serves_rules = caches.taint_rules is not None
         for node in caches.nodes.all():
             self.fences.follow_node(None, node)
-        owns = self.fences.make_filter(*inputs)
+        owns = self.fences.make_filter(inputs.configuration, inputs.facts)
         state = make_state(inputs, owns, serves_taint_rules=serves_rules, brief=self._brief)
         state.unfenced = self.fences.unfenced
         # Pods first, whose devices of plugins decide who owns a pool.
@@ -325,6 +329,10 @@ class LiveState:
     def penalise(self, device: DeviceID) -> None:
         """Have other devices preferred to one that has just failed."""
         self.cluster.penalise(device, time.monotonic() + PENALTY_SECONDS)
+
+    def note_dropped(self, fields: Collection[str]) -> None:
+        """Pass over what needs fields of allocations that the API server has just not stored."""
+        self._dropped.note(fields)
 
     def _follow_failure(self, _: object, after: CachedObject[PrepareEvent] | None) -> None:
         for device in find_unprepared(after, self.claims_of):

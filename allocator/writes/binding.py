@@ -159,6 +159,8 @@ class PodBinder:
             if self._term == term:
                 self._undo_soon(reservation)
             raise
+        finally:
+            self._state.note_dropped(claims.dropped)
         if self._term == term:
             self._state.reservations.end_write(reservation.uid, written=True)
         return BindReply(bound=not waiting, message=waiting)

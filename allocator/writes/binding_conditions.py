@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from allocator.state.reports import ClaimFinding, about_claim
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.bounded_cache import BoundedCache
-from drawbridge.dra.allocation import AllocationResult, ClaimStatus
+from drawbridge.dra.allocation import ClaimStatus
 from drawbridge.dra.binding_conditions import find_unready
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.inventory import PoolID
@@ -81,19 +81,16 @@ def readiness(
         if dropped := find_dropped(claim):
             text = f"{name}: the API server has not stored {dropped}"
             told = ClaimFinding(about_claim(codes.ALLOCATION_NOT_STORED, claim, text), claim)
-            return BindingState(Readiness.FAILED, text, _device_of(dropped.result), told)
+            return BindingState(Readiness.FAILED, text, told=told)
         for device in find_unready(claim.status):
-            device_id, text = _device_of(device.result), f"{name}: {device}"
+            result, text = device.result, f"{name}: {device}"
+            device_id = DeviceID(PoolID(result.driver, result.pool), result.device)
             if device.failed:
                 return BindingState(Readiness.FAILED, text, device_id)
             if age_of(claim) >= timeout:
                 return BindingState(Readiness.FAILED, f"{text} after {timeout:g} s", device_id)
             waiting = text
     return BindingState(Readiness.WAITING, waiting) if waiting else BindingState(Readiness.READY)
-
-
-def _device_of(result: AllocationResult) -> DeviceID:
-    return DeviceID(PoolID(result.driver, result.pool), result.device)
 
 
 def _age(status: ClaimStatus, now: float) -> float:

@@ -20,6 +20,7 @@ from drawbridge.agreement import allocator_codes as codes
 from drawbridge.api_error import ApiError
 from drawbridge.dra.allocation import MAX_CONSUMERS, Allocation, gives_same_devices
 from drawbridge.dra.claim import Claim
+from drawbridge.ledger.allocation_mark import list_dropped
 from drawbridge.names import ALLOCATION_ANNOTATION
 
 ATTEMPTS: Final = 5
@@ -34,7 +35,8 @@ class ClaimWriter:
 
     `check` runs before every write of a mark or an allocation and may raise, also before one is
     sent again. Between marks and allocations the Lease is read: who leads afterwards has read the
-    marks.
+    marks. `dropped` has the fields of allocations that responses to their writes lacked: unlike
+    what a claim says later, nobody but the API server and its policies decides about them.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class ClaimWriter:
         self._cache = cache
         self._state = state
         self.check = check
+        self.dropped: frozenset[str] = frozenset()
         self._is_confirmed = False  # whether the Lease was read since the last mark
 
     async def mark(self, reserved: ClaimReservation, live: Claim | None = None) -> Claim:
@@ -144,6 +147,7 @@ class ClaimWriter:
             )
             check = partial(self._check_devices, reserved)
             written = await self._writes.allocate(live, allocation, (consumer,), check)
+            self.dropped |= list_dropped(allocation, written.status.allocation or Allocation())
             return self._observed(written)
         if any(each.uid == consumer.uid for each in consumers):
             return await self._renew(live)

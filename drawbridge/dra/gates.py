@@ -1,7 +1,7 @@
 """The feature gates that affect device allocation, with their defaults per Kubernetes version."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
@@ -38,6 +38,14 @@ DRAPartitionableDevicesType                    -
 _COLUMN = 44
 _TAINT_RULES_GATE = "DRADeviceTaintRules"
 _TAINT_GATES = {"DRADeviceTaints", _TAINT_RULES_GATE}
+# The gate without which an API server drops a field of the devices of an allocation.
+GATE_OF_RESULT_FIELD = {
+    "bindingConditions": "device_binding_conditions",
+    "bindingFailureConditions": "device_binding_conditions",
+    "shareID": "consumable_capacity",
+    "consumedCapacity": "consumable_capacity",
+    "skipNodeOperations": "optional_node_operations",
+}
 
 _MINOR = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})")
 _GATE = re.compile(r"\s*([A-Za-z0-9]+)\s*=\s*(true|false)\s*", re.IGNORECASE)
@@ -102,6 +110,11 @@ class Gates(msgspec.Struct, frozen=True):
         defaults of both.
         """
         return msgspec.structs.replace(self, device_taints=True, device_taint_rules=True)
+
+    def without_fields(self, dropped: Collection[str]) -> "Gates":
+        """Return the gates of a cluster whose API server drops these fields of allocations."""
+        gates = {gate: False for field, gate in GATE_OF_RESULT_FIELD.items() if field in dropped}
+        return msgspec.structs.replace(self, **gates)
 
 
 DEFAULTS = Gates()

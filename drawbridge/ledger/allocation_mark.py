@@ -7,7 +7,7 @@ consume is in the status of the claim. An API server of another version, or with
 can store less of that than is written; what the mark has and the status lacks was left out.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -113,15 +113,29 @@ class DroppedField(NamedTuple):
 
 
 def find_dropped(claim: Claim) -> DroppedField | None:
-    """Return what an API server has not stored of an allocation of ours."""
+    """Return what an API server has not stored of an allocation of ours, by its mark.
+
+    A tenant can forge the mark, so this is a reason to end the allocation of its claim, and never
+    one to change what others get. `list_dropped` is.
+    """
     mark, allocation = read_mark(claim.metadata), claim.status.allocation
     if not isinstance(mark, Mark) or allocation is None or not is_mark_of(mark, allocation):
         return None
-    for result, marked in zip(_held(allocation), mark.devices, strict=False):
+    return next(_compare(mark.devices, allocation), None)
+
+
+def list_dropped(written: Allocation, stored: Allocation) -> frozenset[str]:
+    """Return the names of the fields that the response to the write of an allocation lacks."""
+    return frozenset(each.name for each in _compare(_held(written), stored))
+
+
+def _compare(
+    written: Iterable[MarkedDevice | AllocationResult], stored: Allocation
+) -> Iterator[DroppedField]:
+    for result, device in zip(_held(stored), written, strict=False):
         for field in _STORED:
-            if getattr(marked, field.name) and not getattr(result, field.name):
-                return DroppedField(field.encode_name, result)
-    return None
+            if getattr(device, field.name) and not getattr(result, field.name):
+                yield DroppedField(field.encode_name, result)
 
 
 def can_be_released(claim: Claim) -> bool:

@@ -7,7 +7,7 @@ after it, as if the response was lost, and `kill` ends the process at that point
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, Literal, TypeVar
@@ -253,6 +253,7 @@ class FakeReservations:
         # The claims that have to yield, with the conflict; none of them has its devices afterwards.
         self.contested: dict[str, ContestedClaim] = {}
         self.penalised: list[str] = []
+        self.dropped: set[str] = set()
         self.unwatched: list[Claim] = []  # what only the scheduler has told of
         self.shown: list[str] = []  # which of those the watch shows by now
         self.told: list[str] = []  # of which the scheduler has told another version
@@ -320,6 +321,10 @@ class FakeReservations:
     def penalise(self, device: DeviceID) -> None:
         """Note a device that failed."""
         self.penalised.append(device.name)
+
+    def note_dropped(self, fields: Collection[str]) -> None:
+        """Note fields that a response lacked."""
+        self.dropped |= set(fields)
 
     def wake_at(self, pod_uid: str, at: float) -> None:
         """Tell at a time that a pod is woken, once."""

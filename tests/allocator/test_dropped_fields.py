@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
-from allocator.writes.binding_conditions import readiness
 from allocator.writes.cluster_writes import Check
 from drawbridge.api_error import ApiError
 from drawbridge.dra.allocation import Allocation, AllocationResult, Consumer, to_json
@@ -20,16 +20,9 @@ from drawbridge.ledger.allocation_mark import (
 )
 from drawbridge.names import ALLOCATION_ANNOTATION, CLAIM_FINALIZER
 from tests.allocator.binding_rig import Rig
-from tests.allocator.clusters import (
-    DRIVER,
-    Cluster,
-    as_claim,
-    as_slice,
-    claim,
-    device,
-    gpu_slice,
-)
+from tests.allocator.clusters import Cluster, claim, gpu_slice
 from tests.allocator.fake_cluster import Fault, KilledError
+from tests.allocator.test_binding import allocate_without_binding
 
 SHARE = "4f7a1a0e-0000-4000-8000-000000000001"
 SHARED = {"share_id": SHARE, "consumed_capacity": {"memory": parse("10Gi")}}
@@ -96,33 +89,25 @@ async def test_a_pod_is_not_bound_with_less_than_was_written(
     assert rig.reported == [f"AllocationNotStored a: {message}"]
     assert rig.cluster.is_clean("a")
     assert rig.cluster.node_of("pod") == ""
-    assert rig.reservations.penalised == ["gpu-0-0"]
+    assert rig.reservations.penalised == []
+    names = {each.name: each.encode_name for each in msgspec.structs.fields(AllocationResult)}
+    written = {names[name] for name in fields}
+    assert rig.reservations.dropped == (set() if fault else written)
 
 
-def test_a_pod_gets_a_device_without_the_field_that_is_not_stored() -> None:
-    cluster = Cluster(n1=0)
-    conditions = {"bindingConditions": ["Attached"], "bindingFailureConditions": ["Broken"]}
-    spec = {
-        "driver": DRIVER,
-        "nodeName": "n1",
-        "pool": {"name": "n1", "generation": 2, "resourceSliceCount": 1},
-        "devices": [{"name": "gpu-0", **conditions}, {"name": "gpu-1"}],
-    }
-    cluster.add(as_slice({"metadata": {"name": "n1-gpu"}, "spec": spec}))
-    cluster.schedule("p", claim("c"))
-    reservation = cluster.decisions.reservations.find("p")
-    assert reservation is not None
-    (reserved,) = reservation.claims
-    assert reserved.allocation is not None
-    stored = to_json(_with(reserved.allocation, dict.fromkeys(CONDITIONS, ())))
-    mark = {ALLOCATION_ANNOTATION: reserved.mark}
-    read = as_claim(claim("c", allocation=stored, annotations=mark))
-    failed = readiness([read], lambda _: 0.0, 600)
-    assert failed.device == device("n1", 0)
-    cluster.state.penalise(failed.device, until=60.0)
-    cluster.decisions.unreserve("p", cluster.now)
-    cluster.schedule("p", claim("c"))
-    assert cluster.held() == ["n1/gpu-1"]
+@pytest.mark.asyncio
+async def test_a_forged_mark_ends_the_allocation_of_its_claim_only() -> None:
+    rig = Rig()
+    await allocate_without_binding(rig)
+    allocation = rig.claim("a").status.allocation
+    assert allocation is not None
+    forged = format_mark(make_mark(_with(allocation, CONDITIONS | SHARED), lambda *_: ()))
+    metadata = replace(rig.claim("a").metadata, annotations={ALLOCATION_ANNOTATION: forged})
+    rig.cluster.put(replace(rig.claim("a"), metadata=metadata))
+    rig.reservations.reserve("pod", "a")
+    assert "has not stored bindingConditions" in await rig.bind()
+    assert rig.cluster.is_clean("a")
+    assert (rig.reservations.dropped, rig.reservations.penalised) == (set(), [])
 
 
 @pytest.mark.asyncio

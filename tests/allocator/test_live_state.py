@@ -67,6 +67,10 @@ CASES = {
         ),
         Effect.REBUILD,
     ),
+    "a dropped field whose gate is disabled": (
+        BEFORE._replace(dropped=frozenset(["shareID"])),
+        Effect.NONE,
+    ),
 }
 
 
@@ -198,11 +202,11 @@ def live_state(
     server_time: Callable[[], float] = lambda: 0.0,
     elapsed: Callable[[], float] = lambda: 0.0,
     configuration: Callable[[], Configuration] = Configuration,
+    facts: Facts = BEFORE.facts,
 ) -> tuple[LiveState, StoredObjects, list[str]]:
     """The state after a start with these claims, their cache, and what is reported."""
     none, stored, reported = StoredObjects(), StoredObjects(*claims), list[str]()
     pools = [PoolID("d.io", f"{number}") for number in range(FENCED)]
-    facts = SimpleNamespace(facts=Facts(), subscribe=none.subscribe)
     kinds = dict.fromkeys(("nodes", "classes", "slices", "pods", "namespaces", "events"), none)
     caches = SimpleNamespace(
         namespace=NAMESPACE,
@@ -212,7 +216,7 @@ def live_state(
         claims=stored,
         taint_rules=None,
         devices=(none,),
-        facts=facts,
+        facts=SimpleNamespace(facts=facts, subscribe=none.subscribe),
         synced=True,
         min_member=lambda *_: 0,
         find_unread_groups=str,
