@@ -22,7 +22,7 @@ from drawbridge.api_error import ApiError
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.dra.gates import Gates, gates_of_version, nearest_version
-from drawbridge.facts.model import Cluster, observe_gates
+from drawbridge.facts.model import GATE_OF_FIELD, Cluster, observe_gates
 from drawbridge.names import PROBE_ANNOTATION, PROBE_TEMPLATE
 
 NAME: Final = "probe"
@@ -154,6 +154,12 @@ def infer_gates(version: str, stored_fields: tuple[str, ...] | None = None) -> t
     return observe_gates(gates, stored_fields).with_groups(), is_known
 
 
+def _rank_version(version: str) -> tuple[str, bool, str]:
+    """Return what is least for an old version, and for an unknown one before what replaces it."""
+    nearest = nearest_version(version)
+    return nearest, version == nearest, version
+
+
 class ProbedServer(NamedTuple):
     """An API server, and the templates in it that are never stored."""
 
@@ -226,17 +232,23 @@ class FieldProbeReconciler:
                 self._conclude()
 
     def _begin(self, published: Cluster | None) -> None:
-        """Count what was published as a run; that a field was stored is for a probe to say."""
+        """Count what was published as a run; that a field was stored is for a probe to say.
+
+        A field that was dropped turned its gate off. One that is neither stored nor turned its gate
+        off was not probed, because another version of Drawbridge published.
+        """
         if published is not None:
             self._versions.append(published.version)
-            missing = FIELD_PROBES.keys() - set(published.keeps)
-            self._answers = {name: deque([False], maxlen=COMPARED_RUNS) for name in missing}
+            gates = published.feature_gates
+            for name in FIELD_PROBES.keys() - set(published.keeps):
+                if not getattr(gates, GATE_OF_FIELD[name]):
+                    self._answers[name] = deque([False], maxlen=COMPARED_RUNS)
 
     def _note_version(self, version: str) -> None:
         """Go on with a run that failed lately, or begin one."""
         now = self._elapsed()
         if self._left and now - self._began <= _RUN_SECONDS:
-            self._versions[-1] = min(self._versions[-1], version, key=nearest_version)
+            self._versions[-1] = min(self._versions[-1], version, key=_rank_version)
             return
         self._left, self._began = set(FIELD_PROBES), now
         self._versions.append(version)
@@ -275,7 +287,7 @@ class FieldProbeReconciler:
         if self._left and self.support is None:
             self._new_findings.report(dict.fromkeys(findings, _REFERENCE))
             return
-        version = min(self._versions, key=nearest_version)
+        version = min(self._versions, key=_rank_version)
         stored_fields = tuple(sorted(name for name, told in self._answers.items() if all(told)))
         inferred, is_known = infer_gates(version, stored_fields)
         if not is_known:

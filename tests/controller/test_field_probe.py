@@ -21,6 +21,7 @@ from controller.field_probe import (
 from controller.protocols import Unstructured
 from controller.watched_objects import PartialObject
 from drawbridge.api_error import ApiError
+from drawbridge.dra.gates import Gates
 from drawbridge.facts.gather import describe_cluster
 from drawbridge.facts.model import GATE_OF_FIELD, Cluster
 from tests.cluster.memory_store import MemoryStore
@@ -174,6 +175,13 @@ def test_a_new_leader_counts_what_was_published_as_a_run() -> None:
         assert scene.reconciler.support.version == "1.35"
     assert scene.reconcile() == ALL
     assert scene.reconciler.support.version == "1.36"
+
+
+def test_a_field_that_an_older_leader_did_not_probe_counts_at_once() -> None:
+    """It has published the default of the gate."""
+    scene = Scene()
+    scene.start(describe_cluster(Gates(), [name for name in ALL if name != "exactly.tolerations"]))
+    assert "exactly.tolerations" in scene.reconcile()
 
 
 def test_a_new_leader_finds_that_a_published_field_is_dropped() -> None:
@@ -393,6 +401,23 @@ def test_an_unknown_version_is_reported() -> None:
     scene = Scene(version="1.39")
     scene.reconcile()
     assert scene.reporter.codes == ["ServerVersionUnknown"]
+
+
+def test_a_new_leader_reports_an_unknown_version_in_its_first_run() -> None:
+    """The facts have the version that was assumed."""
+    scene = Scene(version="1.39")
+    scene.start(Cluster("1.37", keeps=ALL))
+    scene.reconcile()
+    assert scene.reporter.codes == ["ServerVersionUnknown"]
+
+
+def test_unknown_versions_of_several_servers_are_one_result() -> None:
+    scene, results = Scene(), []
+    scene.reconciler.listener = lambda: results.append(scene.reconciler.support)
+    for version in ("1.38", "1.39", "1.37") * COMPARED_RUNS:
+        scene.version = version
+        scene.reconcile()
+    assert (len(results), scene.reporter.codes) == (1, ["ServerVersionUnknown"])
 
 
 def test_every_gated_field_has_a_probe() -> None:
