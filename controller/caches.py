@@ -1,13 +1,11 @@
 """The caches of the controller, which every replica keeps in sync."""
 
-from functools import partial
 from typing import Any, Final
 
 import msgspec
 
 from certs.watched_secret import WatchedAuthorities
 from controller.device_users import (
-    TemplateNames,
     WatchedClaim,
     read_device_pod,
     read_watched_claim,
@@ -130,7 +128,7 @@ def _watch_device_users(
         session,
         CLAIMS,
         WatchedClaim,
-        decode=partial(read_watched_claim, names=TemplateNames()),
+        decode=read_watched_claim,
         keep_raw=False,
         accounting=Accounting(shares, reduce=reduce_watched_claim, measure_kept=True),
         gather_seconds=GATHER_SECONDS,

@@ -19,7 +19,11 @@ import msgspec
 from controller.device_users import find_owner
 from controller.protocols import ObjectCache, Unstructured, WatchedObject
 from controller.watched_objects import PartialObject
-from drawbridge.agreement.owned_templates import has_owned_name, name_matches_content
+from drawbridge.agreement.owned_templates import (
+    LARGEST_TEMPLATE,
+    has_owned_name,
+    name_matches_content,
+)
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.report.claim_requests import describe_claim, short_selectors
 from drawbridge.report.stuck.objects import HangingPod, seconds_of
@@ -42,8 +46,6 @@ MOST_NOTED: Final = 4_000
 # Of one pod; a pod that was translated rarely has more than two.
 _MOST_TEMPLATES: Final = 8
 _MOST_DESCRIBED: Final = 4_096
-# Bytes of a template. A larger one is not decoded, and its pods count under its name.
-_LARGEST: Final = 65_536
 
 
 class _Pods(NamedTuple):
@@ -178,7 +180,7 @@ class ChangeCounter:
     def _describe(self, name: str, namespace: str) -> str | None:
         """Return what a template asks for, its name if nobody knows; None if it is not ours."""
         template = self._templates.get(name, namespace)
-        if template is None or len(template.raw) > _LARGEST:
+        if template is None or len(template.raw) > LARGEST_TEMPLATE:
             return name
         key = namespace, name
         described = self._described.get(key)

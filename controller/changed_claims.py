@@ -3,6 +3,9 @@
 The name of a template is the hash of its content. kube-controller-manager makes the claim, perhaps
 through an API server that drops a field which the one of the webhook keeps, and a policy can change
 claims. Without its capacity, a request for a part of a device takes the whole device.
+
+Tenants write claims and templates. So large ones are not compared, others in a thread, and claims
+of one content once for each version of their template.
 """
 
 import asyncio
@@ -14,6 +17,7 @@ import msgspec
 
 from controller.device_users import WatchedClaim
 from controller.fair_queue import FairQueue, NamespacedName
+from controller.pod_templates import check_content
 from controller.protocols import (
     ObjectCache,
     ObjectReference,
@@ -25,10 +29,11 @@ from controller.reconcile import process_each
 from controller.watched_objects import PartialObject
 from drawbridge.agreement.generated_claims import find_lost_field
 from drawbridge.agreement.operation_codes import CLAIM_CHANGED
-from drawbridge.agreement.owned_templates import has_owned_name, name_matches_content
+from drawbridge.agreement.owned_templates import LARGEST_TEMPLATE, has_owned_name
+from drawbridge.api_error import ApiError
 from drawbridge.bounded_cache import BoundedCache
-from drawbridge.documents.values import Value, as_mapping
-from drawbridge.foreign_json import decode_foreign
+from drawbridge.documents.values import as_mapping
+from drawbridge.foreign_json import UNDECODABLE
 from drawbridge.report.stuck.objects import HangingPod
 
 NAME: Final = "claims"
@@ -66,8 +71,8 @@ class ChangedClaimReconciler:
         self._left: dict[NamespacedName, int] = {}
         self._queue = FairQueue()
         self._is_first_run = True
-        # The field that contents of claims lack of a template, by the names of both.
-        self._lost: BoundedCache[tuple[str, str], str] = BoundedCache(_MOST_COMPARED)
+        # The field that claims lack, by the uid and version of the template and their content.
+        self._lost: BoundedCache[tuple[str, str, bytes], str] = BoundedCache(_MOST_COMPARED)
 
     def claim_changed(
         self,
@@ -93,16 +98,22 @@ class ChangedClaimReconciler:
         await process_each(self._queue.drain(), self._process)
 
     async def _process(self, key: NamespacedName) -> None:
-        if key not in self._left:
+        left = self._left.pop(key, 0)
+        if not left:
             return
-        began = time.monotonic()
-        is_compared = await self._compare(key)
-        self._queue.note_turn(key[0], time.monotonic() - began)
-        left = self._left.get(key, 0) - 1
-        if is_compared or left <= 0:
-            self._left.pop(key, None)
-        else:
-            self._left[key] = left
+        began, failed = time.monotonic(), True
+        left -= 1
+        try:
+            if await self._compare(key):
+                left = 0
+            failed = False
+        except (ApiError, OSError):
+            left += 1
+            raise
+        finally:
+            self._queue.note_turn(key[0], time.monotonic() - began, failed=failed)
+            if left:
+                self._left.setdefault(key, left)
 
     async def _compare(self, key: NamespacedName) -> bool:
         """Compare a claim; return whether its pod and its template were known."""
@@ -115,14 +126,18 @@ class ChangedClaimReconciler:
         if pod is None or pod.uid != owner.uid:
             return False
         named = _find_template(pod.value, claim.value.entry)
-        if not has_owned_name(named) or named == claim.value.template:
+        if not has_owned_name(named):
             return True
         template = self._templates.get(named, namespace)
         if template is None:
             return False
-        stored: Value = decode_foreign(msgspec.json.decode, template.raw)[1]
-        # What another client has put there is reported as TemplateTaken.
-        field = await self._find_lost(claim, named, stored) if name_matches_content(stored) else ""
+        compared = template.uid, template.version, claim.value.content
+        field = self._lost.get(compared)
+        if field is None:
+            field = await self._find_lost(claim, template)
+            if field is None:
+                return True
+            self._lost.put(compared, field)
         if field:
             message = (
                 f"ResourceClaim {namespace}/{name} does not have {field} as ResourceClaimTemplate "
@@ -135,18 +150,26 @@ class ChangedClaimReconciler:
         return True
 
     async def _find_lost(
-        self, claim: WatchedObject[WatchedClaim], named: str, stored: Value
-    ) -> str:
-        """Return the field that a claim lacks; claims of one content are read once."""
-        key = named, claim.value.template
-        field = self._lost.get(key)
-        if field is None:
-            selector = f"metadata.name={claim.name}"
-            async for live in self._store.iterate(claim.namespace, fields=selector):
-                if live["metadata"]["uid"] == claim.uid:
-                    field = find_lost_field(as_mapping(stored), live)
-                    self._lost.put(key, field)
-        return field or ""
+        self, claim: WatchedObject[WatchedClaim], template: WatchedObject[PartialObject]
+    ) -> str | None:
+        """Return the field that a claim lacks of a template of ours; None if the claim is gone."""
+        raw = template.raw
+        # What another client has put there is reported as TemplateTaken.
+        if len(raw) > LARGEST_TEMPLATE or not (await asyncio.to_thread(check_content, raw))[0]:
+            return ""
+        selector = f"metadata.name={claim.name}"
+        async for live in self._store.iterate(claim.namespace, fields=selector):
+            if live["metadata"]["uid"] == claim.uid:
+                return await asyncio.to_thread(_compare_content, raw, live)
+        return None
+
+
+def _compare_content(raw: bytes, live: Unstructured) -> str:
+    """Return the field that a claim lacks; "" also if both are nested too deep to be compared."""
+    try:
+        return find_lost_field(as_mapping(msgspec.json.decode(raw)), live)
+    except UNDECODABLE:
+        return ""
 
 
 def _find_template(pod: HangingPod, entry: str) -> str:

@@ -10,11 +10,9 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from drawbridge.agreement.generated_claims import name_template
+from drawbridge.agreement.owned_templates import LARGEST_TEMPLATE
 from drawbridge.agreement.scope import PodMetadata, PodOwner, find_root_owner
-from drawbridge.bounded_cache import BoundedCache
 from drawbridge.digest import digest
-from drawbridge.documents.values import as_mapping
 from drawbridge.dra.claim import Owner
 from drawbridge.dra.quantity import Quantity, QuantityError, from_json
 from drawbridge.ledger.generated_claims import POD_CLAIM
@@ -40,8 +38,6 @@ _MAX_NAME: Final = 253
 _GATED: Final = (None,)
 # What is kept of each list of a pod whose namespace has more than its share of the memory.
 _MOST_PARTS: Final = 8
-# The contents of claims whose names are known. A cluster has some hundred.
-_MOST_NAMES: Final = 4096
 _POD: Final = msgspec.json.Decoder(HangingPod, strict=False)
 _CLAIM: Final = msgspec.json.Decoder(HangingClaim)
 
@@ -49,13 +45,13 @@ _CLAIM: Final = msgspec.json.Decoder(HangingClaim)
 class WatchedClaim(ClaimHolding, frozen=True):
     """A claim: what it holds, and what keeps it.
 
-    One that was generated for an entry of a pod has the name of the entry, and the name that a
-    template of ours has which describes nothing but this claim.
+    One that was generated for an entry of a pod, and is no larger than a template of ours, has the
+    name of the entry, and a digest of what it has of a template.
     """
 
     hanging: HangingClaim = HangingClaim()
     entry: str = ""
-    template: str = ""
+    content: bytes = b""
 
 
 class _Annotations(msgspec.Struct, frozen=True):
@@ -75,29 +71,9 @@ class _Content(msgspec.Struct, frozen=True):
 _CONTENT: Final = msgspec.json.Decoder(_Content)
 
 
-class TemplateNames:
-    """Names claims by their content; those of one template have the same."""
-
-    def __init__(self) -> None:
-        self._names: BoundedCache[bytes, str] = BoundedCache(_MOST_NAMES)
-
-    def find(self, raw: bytes) -> tuple[str, str]:
-        """Return the entry of a pod that a claim is for, and the name of such a template."""
-        content = _CONTENT.decode(raw)
-        noted = content.metadata.annotations
-        if noted is None or not noted.entry:
-            return "", ""
-        key = digest(b"\0".join((noted.rules.encode(), bytes(content.spec))))
-        name = self._names.get(key)
-        if name is None:
-            name = name_template(as_mapping(msgspec.json.decode(content.spec)), noted.rules)
-            self._names.put(key, name)
-        return noted.entry[:_MAX_NAME], name
-
-
-def read_watched_claim(raw: bytes, names: TemplateNames | None = None) -> WatchedClaim:
+def read_watched_claim(raw: bytes) -> WatchedClaim:
     """Read a claim of `resource.k8s.io/v1`; raises msgspec.DecodeError or ValueError."""
-    entry, template = (names or TemplateNames()).find(raw)
+    entry, content = _read_content(raw)
     claim = _CLAIM.decode(raw)
     metadata, allocation, classes = claim.metadata, claim.status.allocation, claim.class_of
     owners = metadata.owner_references or ()
@@ -117,8 +93,17 @@ def read_watched_claim(raw: bytes, names: TemplateNames | None = None) -> Watche
         extended=metadata.annotations is not None and metadata.annotations.extended == "true",
         hanging=_shorten_claim(claim, owner),
         entry=entry,
-        template=template,
+        content=content,
     )
+
+
+def _read_content(raw: bytes) -> tuple[str, bytes]:
+    """Return the entry of a pod that a claim is for, and a digest of its content."""
+    content = _CONTENT.decode(raw)
+    noted, spec = content.metadata.annotations, bytes(content.spec)
+    if noted is None or not noted.entry or len(spec) + len(noted.rules) > LARGEST_TEMPLATE:
+        return "", b""
+    return noted.entry[:_MAX_NAME], digest(b"\0".join((noted.rules.encode(), spec)))
 
 
 def _read_part(result: HeldResult, classes: Mapping[str, str]) -> HeldPart:

@@ -25,6 +25,7 @@ from drawbridge.dra.device_quotas import (
 )
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding, Severity
+from drawbridge.foreign_json import UNDECODABLE
 from drawbridge.names import FACTS_ANNOTATION, ORIGINAL_ANNOTATION, PLACEMENT_LABEL
 from drawbridge.translate.changes.patch import list_inputs
 from drawbridge.translate.changes.template import ClaimTemplate
@@ -131,8 +132,11 @@ def _list_by_facts(
 
 def check_content(raw: bytes) -> tuple[bool, bool]:
     """Return whether the name of a template is its hash, and whether it is Drawbridge's alone."""
-    stored: Value = msgspec.json.decode(raw)
-    return name_matches_content(stored), is_exclusively_owned(stored)
+    try:
+        stored: Value = msgspec.json.decode(raw)
+        return name_matches_content(stored), is_exclusively_owned(stored)
+    except UNDECODABLE:  # none that Drawbridge writes
+        return False, False
 
 
 def _describe_unknown(pod: WatchedPod, missing: frozenset[str]) -> Finding:

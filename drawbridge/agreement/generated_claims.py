@@ -11,14 +11,7 @@ import msgspec
 
 from drawbridge.documents.paths import Path, format_path
 from drawbridge.documents.values import Value, as_mapping, equal_json
-from drawbridge.names import RULES_ANNOTATION
-from drawbridge.translate.changes.template import generate_name, normalize_claim
-
-
-def name_template(spec: Mapping[str, Value], rules: str = "") -> str:
-    """Return the name that a template of ours has which describes nothing but this claim."""
-    metadata: Value = {"annotations": {RULES_ANNOTATION: rules}} if rules else {}
-    return generate_name({}, {"spec": dict(spec), "metadata": metadata})
+from drawbridge.translate.changes.template import normalize_claim
 
 
 def find_lost_field(template: Mapping[str, Value], claim: Mapping[str, Value]) -> str:

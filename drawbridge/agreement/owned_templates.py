@@ -15,6 +15,8 @@ from drawbridge.translate.changes.template import make_template
 
 _NAME: Final = re.compile(rf"{re.escape(TEMPLATE_PREFIX)}[0-9a-f]{{32}}")
 _CLAIM_METADATA: Final = ("spec", "metadata")
+# Bytes. Tenants write larger ones; what only describes or compares templates leaves them out.
+LARGEST_TEMPLATE: Final = 65_536
 
 
 def has_owned_name(name: str) -> bool:

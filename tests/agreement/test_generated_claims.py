@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from drawbridge.agreement.generated_claims import find_lost_field, name_template
+from drawbridge.agreement.generated_claims import find_lost_field
 from drawbridge.ledger.generated_claims import POD_CLAIM
 from drawbridge.names import RULES_ANNOTATION
 from drawbridge.translate.changes.template import make_template
@@ -110,15 +110,3 @@ def test_what_a_claim_lacks_is_named(path: str, change: Callable[[Parts], object
     parts = Parts()
     change(parts)
     assert find_lost_field(TEMPLATE.object, parts.claim) == path
-
-
-def test_a_claim_as_described_has_the_name_of_its_template() -> None:
-    parts = Parts()
-    assert name_template(parts.claim["spec"], "{}") == TEMPLATE.name
-    parts.exactly.pop("count")
-    assert name_template(parts.claim["spec"], "{}") == TEMPLATE.name
-    assert name_template(parts.claim["spec"]) != TEMPLATE.name
-    parts.exactly.pop("capacity")
-    assert name_template(parts.claim["spec"], "{}") != TEMPLATE.name
-    plain = make_template({"devices": {}})
-    assert name_template({"devices": {}}) == plain.name

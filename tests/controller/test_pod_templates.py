@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.pod_templates import list_contexts, rebuild_templates
+from controller.pod_templates import check_content, list_contexts, rebuild_templates
 from controller.watched_objects import WatchedPod, WatchedPodMetadata
 from drawbridge.cluster.store import CachedObject
 from drawbridge.config.model import Configuration, Decisions, LabelSelector, OwnedPool, Placement
@@ -115,3 +115,8 @@ def test_the_templates_of_two_translations_of_a_pod_are_rebuilt(
             admin_access=False,
         )
         assert rebuilt == tuple(made[name] for name in sorted(missing))
+
+
+@pytest.mark.parametrize("value", [b"1" * 5000, b"[" * 5000 + b"]" * 5000])
+def test_a_template_that_cannot_be_decoded_is_not_ours(value: bytes) -> None:
+    assert check_content(b'{"spec":%b}' % value) == (False, False)
