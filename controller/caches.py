@@ -65,7 +65,9 @@ class ControllerCaches(CacheSet):
     ) -> None:
         super().__init__()
         shares = MemoryShares(memory_limit)
-        by_node: Accounting[Slice | tuple[Finding, ...]] = Accounting(shares, find_slice_writer)
+        by_node: Accounting[Slice | tuple[Finding, ...]] = Accounting(
+            shares, find_slice_writer, by_text=True
+        )
         self.slices = self.add(watch_readings(session, SLICES, slice_reader(), by_node))
         self.classes = self.add(watch_readings(session, CLASSES, class_reader()))
         self.nodes = self.add(Cache(session, NODES, WatchedNode))
@@ -130,7 +132,7 @@ def _watch_device_users(
         WatchedClaim,
         decode=read_watched_claim,
         keep_raw=False,
-        accounting=Accounting(shares, reduce=reduce_watched_claim, measure_kept=True),
+        accounting=Accounting(shares, reduce=reduce_watched_claim),
         gather_seconds=GATHER_SECONDS,
     )
     pods = Cache(
@@ -139,7 +141,7 @@ def _watch_device_users(
         HangingPod,
         decode=read_device_pod,
         keep_raw=False,
-        accounting=Accounting(shares, reduce=reduce_device_pod, measure_kept=True),
+        accounting=Accounting(shares, reduce=reduce_device_pod),
         gather_seconds=GATHER_SECONDS,
     )
     return claims, pods

@@ -9,9 +9,6 @@ from collections import Counter
 from typing import Final, Protocol, TypeVar
 
 T = TypeVar("T")
-# What decoded JSON takes: its text, and for each value in it an object of Python.
-_BYTES_OF_A_VALUE: Final = 100
-_BYTES_OF_AN_OBJECT: Final = 1000
 # Of the memory of a process. The rest is for its work, and for what nobody else writes.
 PART_FOR_OBJECTS: Final = 2
 # Without a limit: that of the manifests for the allocator and the judge.
@@ -48,12 +45,6 @@ def keep_whole(value: T) -> T:
     Their namespace pays for them, so that it has less room for what is large.
     """
     return value
-
-
-def estimate_memory(text: bytes) -> int:
-    """Return about as many bytes as a decoded object takes, from its JSON."""
-    values = text.count(b",") + text.count(b"{")
-    return _BYTES_OF_AN_OBJECT + len(text) + _BYTES_OF_A_VALUE * values
 
 
 class MemoryShares:

@@ -42,7 +42,7 @@ class PreemptionCaches(CacheSet):
             DISRUPTION_BUDGETS,
             disruption_budget_reader(),
             keep=without_unread_fields,
-            accounting=Accounting(shares, reduce=reduce_budget, measure_kept=True),
+            accounting=Accounting(shares, reduce=reduce_budget),
         )
         self._budgets = self.add(budgets)
         self._classes = self.add(watch_objects(session, PRIORITY_CLASSES, priority_class_reader()))

@@ -125,7 +125,7 @@ class AllocatorCaches(CacheSet):
         self.served = ServedResources(taint_rules, groups)
         self.shares = shares = MemoryShares(memory_limit)
         rules = TAINT_RULES.at_version(taint_rules)
-        by_node: Accounting[Slice] = Accounting(shares, find_slice_writer)
+        by_node: Accounting[Slice] = Accounting(shares, find_slice_writer, by_text=True)
         self.slices = self._watch(session, SLICES, slice_reader(), by_node)
         self.classes = self._watch(session, CLASSES, class_reader())
         self.nodes = self._watch(session, NODES, node_reader())
@@ -139,7 +139,7 @@ class AllocatorCaches(CacheSet):
             PODS,
             PodReader(),
             keep=without_unused_parts,
-            accounting=Accounting(shares, reduce=without_conditions, measure_kept=True),
+            accounting=Accounting(shares, reduce=without_conditions),
         )
         self.pods = self.add(pods)
         self.facts = WatchedFacts(session, namespace)
@@ -278,7 +278,7 @@ def _watch_events(session: Session, shares: MemoryShares) -> Cache[PrepareEvent]
         PrepareEvent,
         fields=f"reason={REASON}",
         keep_raw=False,
-        accounting=Accounting(shares, measure_kept=True),
+        accounting=Accounting(shares),
     )
 
 
@@ -289,7 +289,7 @@ def _watch_groups(session: Session, shares: MemoryShares) -> Cache[int]:
         int,
         decode=read_coscheduling_group,
         keep_raw=False,
-        accounting=Accounting(shares, reduce=keep_whole, measure_kept=True),
+        accounting=Accounting(shares, reduce=keep_whole),
     )
 
 

@@ -19,7 +19,8 @@ from drawbridge.cluster.failure_log import FailureLog
 from drawbridge.cluster.history import Identity
 from drawbridge.cluster.resources import Resource
 from drawbridge.foreign_json import UNDECODABLE, ForeignDecoder, decode_foreign
-from drawbridge.memory_shares import MemoryShares, estimate_memory
+from drawbridge.kept_memory import estimate_memory, measure_memory
+from drawbridge.memory_shares import MemoryShares
 from drawbridge.resource_version import parse_version
 
 T = TypeVar("T")
@@ -124,16 +125,17 @@ class TooLargeError(ValueError):
 class Accounting(NamedTuple, Generic[T]):
     """Who pays for the memory that objects take, and what is kept of those beyond the share.
 
-    The size is that of the JSON, or with `measure_kept` of what is kept of it. Objects are of their
-    namespaces unless `find_writer` says otherwise. `reduce` returns what must be known of an object
-    whatever it takes; without it, an object beyond the share is left out. `rescue` returns that of
-    JSON that cannot be decoded, and None if it has nothing of it.
+    What is kept of an object is measured, or with `by_text` estimated from its JSON: its values are
+    too many to be walked, and most are shared. Objects are of their namespaces unless `find_writer`
+    says otherwise. `reduce` returns what must be known of an object whatever it takes; without it,
+    an object beyond the share is left out. `rescue` returns that of JSON that cannot be decoded,
+    and None if it has nothing of it.
     """
 
     shares: MemoryShares
     find_writer: Callable[[T], str] | None = None
     reduce: Callable[[T], T] | None = None
-    measure_kept: bool = False
+    by_text: bool = False
     rescue: Callable[[bytes], T | None] | None = None
 
 
@@ -246,7 +248,7 @@ class ObjectIndex(Generic[T]):
             with contextlib.suppress(*UNDECODABLE):
                 left = self._accounting.rescue(raw)
         if left is not None:
-            size = estimate_memory(msgspec.json.encode(left, enc_hook=str))
+            size = measure_memory(header.metadata, left, text=raw)
             self._add_charge(header.key, self._find_writer(header, left), size)
         return left
 
@@ -264,11 +266,10 @@ class ObjectIndex(Generic[T]):
         """Return what is kept of an object; raises TooLargeError if that is nothing."""
         if self._accounting is None:
             return value
-        shares, _, reduce, measure_kept, _ = self._accounting
+        shares, reduce = self._accounting.shares, self._accounting.reduce
         key, writer = header.key, self._find_writer(header, value)
         self._release(key)
-        text = msgspec.json.encode(value, enc_hook=str) if measure_kept else raw
-        size = estimate_memory(text)
+        size = self._measure(header, raw, value)
         if not shares.has_room(writer, size):
             is_new = key not in self._too_large
             self._too_large[key] = writer, size
@@ -279,11 +280,17 @@ class ObjectIndex(Generic[T]):
                 about = self._resource.kind, "/".join(key), message
                 self._log.note(writer, logging.WARNING, "%s %s: %s", *about)
             value = reduce(value)
-            size = estimate_memory(msgspec.json.encode(value, enc_hook=str))
+            size = self._measure(header, raw, value)
         else:
             self._too_large.pop(key, None)
         self._add_charge(key, writer, size)
         return value
+
+    def _measure(self, header: ObjectHeader, raw: bytes, value: T) -> int:
+        if self._accounting is not None and self._accounting.by_text:
+            return estimate_memory(raw)
+        kept = raw if self._keep_raw else b""
+        return measure_memory(header.metadata, kept, value, text=raw)
 
     def _release(self, key: ObjectKey) -> None:
         charged = self._charged.pop(key, None)

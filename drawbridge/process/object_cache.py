@@ -48,7 +48,7 @@ def watch_limits(
     reduce: Callable[[LimitT], LimitT],
 ) -> Cache[LimitT]:
     """Return a cache of what limits namespaces, for whose memory an administrator pays."""
-    by_limiter = Accounting(shares, find_limit_writer, reduce, measure_kept=True)
+    by_limiter = Accounting(shares, find_limit_writer, reduce)
     return Cache(session, resource, shape, keep_raw=False, accounting=by_limiter)
 
 

@@ -8,11 +8,13 @@ import pytest
 from drawbridge.cluster.cache import LIST_AGAIN_SECONDS
 from drawbridge.cluster.resources import CONFIG_MAPS
 from drawbridge.cluster.store import Accounting, CachedObject, ObjectIndex, read_header
-from drawbridge.memory_shares import MemoryShares, estimate_memory
+from drawbridge.kept_memory import measure_memory
+from drawbridge.memory_shares import MemoryShares
 from tests.cluster.cached import Rig, Text, text
 from tests.cluster.fake.kinds import JSON
 
-SIZE = estimate_memory(msgspec.json.encode(text("a00", "x" * 50_000)))
+# Of a ConfigMap whose JSON is kept beside its text.
+SIZE = measure_memory("x" * 50_000, b"x" * 50_300, text=b"")
 
 
 def shares(objects: float) -> MemoryShares:

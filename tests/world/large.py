@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from allocator.state.caches import AllocatorCaches
 from allocator.state.large_pods import MAX_WHOLE
 from drawbridge.cluster.cache import LIST_AGAIN_SECONDS
-from drawbridge.memory_shares import estimate_memory
+from drawbridge.kept_memory import measure_memory
 from tests.cluster.fake.kinds import JSON, Kind
 from tests.cluster.fake.store import Change
 from tests.world.events import create_claim, create_pod, event
@@ -23,10 +23,9 @@ if TYPE_CHECKING:
     from tests.world.world import World
 
 SPACE: Final = "large"
-# What an object takes is estimated by the commas in it. One such claim fits beside what all others
-# have, and two do not.
-_NOTE: Final = "," * 60_000
-_ROOM: Final = 3 * estimate_memory(_NOTE.encode())
+# One such claim fits beside what all others have, and two do not.
+_NOTE: Final = "x" * 1_000_000
+_ROOM: Final = 3 * measure_memory(_NOTE, text=b"")
 # API servers send bookmarks this often, and a watch looks then whether there is room again.
 _BOOKMARK_SECONDS: Final = 60.0
 

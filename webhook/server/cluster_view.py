@@ -50,7 +50,7 @@ def watch_templates(session: Session, shares: MemoryShares) -> Cache[WatchedTemp
         labels=MANAGED_SELECTOR,
         decode=read_watched_template,
         keep_raw=False,
-        accounting=Accounting(shares, reduce=reduce_template, measure_kept=True),
+        accounting=Accounting(shares, reduce=reduce_template),
     )
 
 

@@ -55,6 +55,7 @@ class WatchedJudgeView:
         memory_limit: int | None = None,
     ) -> None:
         shares = MemoryShares(memory_limit)
+        by_node: Accounting[Slice] = Accounting(shares, find_slice_writer, by_text=True)
         self.changes = PendingChanges()
         self.caches = CacheSet()
         self.namespaces = WatchedNamespaces(session)
@@ -62,7 +63,7 @@ class WatchedJudgeView:
         self.caches.add(self.namespaces.cache)
         self.caches.add(self.facts.cache)
         self._devices: tuple[Cache[Any], ...] = (
-            self._watch(session, SLICES, slice_reader(), Accounting(shares, find_slice_writer)),
+            self._watch(session, SLICES, slice_reader(), by_node),
             self._watch(session, CLASSES, class_reader()),
             self._watch(session, NODES, node_reader()),
         )

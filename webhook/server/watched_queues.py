@@ -57,7 +57,7 @@ class WatchedQueues:
             _QueueObject,
             fields=f"metadata.name={DEFAULT_QUEUE}",
             keep_raw=False,
-            accounting=Accounting(shares, reduce=keep_whole, measure_kept=True),
+            accounting=Accounting(shares, reduce=keep_whole),
             pause=self._pause_cache,
         )
         self._session, self._pause, self._now = session, pause, now
