@@ -39,7 +39,7 @@ from drawbridge.cluster.store import Accounting
 from drawbridge.dra.classes import class_reader
 from drawbridge.dra.slices import Slice, find_slice_writer, slice_reader
 from drawbridge.finding import Finding
-from drawbridge.memory_shares import MemoryShares
+from drawbridge.memory_shares import MemoryShares, ProcessShares
 from drawbridge.names import JUDGE_CONFIGURATION, WEBHOOK_CONFIGURATION
 from drawbridge.process.object_cache import watch_limits, watch_readings
 from drawbridge.report.stuck.objects import HangingPod
@@ -64,9 +64,9 @@ class ControllerCaches(CacheSet):
         memory_limit: int | None = None,
     ) -> None:
         super().__init__()
-        shares = MemoryShares(memory_limit)
+        shares, of_nodes = ProcessShares.of(memory_limit)
         by_node: Accounting[Slice | tuple[Finding, ...]] = Accounting(
-            shares, find_slice_writer, by_text=True
+            of_nodes, find_slice_writer, by_text=True
         )
         self.slices = self.add(watch_readings(session, SLICES, slice_reader(), by_node))
         self.classes = self.add(watch_readings(session, CLASSES, class_reader()))

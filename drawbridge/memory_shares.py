@@ -2,15 +2,18 @@
 
 A namespace, or a node, may add an object while it then has no more than what is left for all. So
 one writer gets half of the memory, two get a third each, and there is always room for a writer that
-has little: nobody displaces what others have. Reads no clock.
+has little: nobody displaces what others have. What nodes publish is apart from what is in
+namespaces, so that neither displaces the other. Reads no clock.
 """
 
 from collections import Counter
-from typing import Final, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 T = TypeVar("T")
-# Of the memory of a process. The rest is for its work, and for what nobody else writes.
+# Of the memory of a process: for namespaces alone, or for namespaces and for nodes each. The rest
+# is for its work, and for what nobody else writes.
 PART_FOR_OBJECTS: Final = 2
+PART_FOR_EACH: Final = 3
 # Without a limit: that of the manifests for the allocator and the judge.
 DEFAULT_LIMIT: Final = 2 << 30
 
@@ -50,8 +53,8 @@ def keep_whole(value: T) -> T:
 class MemoryShares:
     """How much of the memory each writer has. Not thread-safe."""
 
-    def __init__(self, memory_limit: int | None = None) -> None:
-        self.limit = (memory_limit or DEFAULT_LIMIT) // PART_FOR_OBJECTS
+    def __init__(self, memory_limit: int | None = None, part: int = PART_FOR_OBJECTS) -> None:
+        self.limit = (memory_limit or DEFAULT_LIMIT) // part
         self.used = 0  # by all writers
         self._by_writer: Counter[str] = Counter()
 
@@ -72,3 +75,15 @@ class MemoryShares:
         self._by_writer[writer] += size
         if not self._by_writer[writer]:
             del self._by_writer[writer]
+
+
+class ProcessShares(NamedTuple):
+    """The memory of a process that watches what namespaces hold, and what nodes publish."""
+
+    namespaces: MemoryShares
+    nodes: MemoryShares
+
+    @classmethod
+    def of(cls, memory_limit: int | None = None) -> "ProcessShares":
+        """Divide the memory that a process may take."""
+        return cls(*(MemoryShares(memory_limit, PART_FOR_EACH) for _ in cls._fields))

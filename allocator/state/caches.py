@@ -41,7 +41,7 @@ from drawbridge.dra.taints import taint_rule_reader
 from drawbridge.ledger.lost_work import read_interval
 from drawbridge.ledger.pods import SCHEDULED, Pod, PodCondition, PodSpec, PodStatus
 from drawbridge.ledger.reduced_claim import reduce_claim, rescue_claim
-from drawbridge.memory_shares import MemoryShares, keep_whole
+from drawbridge.memory_shares import MemoryShares, ProcessShares, keep_whole
 from drawbridge.names import CHECKPOINTS_ANNOTATION, FENCE_POLICY, RELEASED_CONDITION
 from drawbridge.pod_groups import read_min_member
 from drawbridge.process.object_cache import watch_objects
@@ -123,9 +123,10 @@ class AllocatorCaches(CacheSet):
         """
         super().__init__()
         self.served = ServedResources(taint_rules, groups)
-        self.shares = shares = MemoryShares(memory_limit)
+        self.shares, of_nodes = ProcessShares.of(memory_limit)
+        shares = self.shares
         rules = TAINT_RULES.at_version(taint_rules)
-        by_node: Accounting[Slice] = Accounting(shares, find_slice_writer, by_text=True)
+        by_node: Accounting[Slice] = Accounting(of_nodes, find_slice_writer, by_text=True)
         self.slices = self._watch(session, SLICES, slice_reader(), by_node)
         self.classes = self._watch(session, CLASSES, class_reader())
         self.nodes = self._watch(session, NODES, node_reader())

@@ -9,7 +9,7 @@ from drawbridge.cluster.cache import LIST_AGAIN_SECONDS
 from drawbridge.cluster.resources import CONFIG_MAPS
 from drawbridge.cluster.store import Accounting, CachedObject, ObjectIndex, read_header
 from drawbridge.kept_memory import measure_memory
-from drawbridge.memory_shares import MemoryShares
+from drawbridge.memory_shares import MemoryShares, ProcessShares
 from tests.cluster.cached import Rig, Text, text
 from tests.cluster.fake.kinds import JSON
 
@@ -42,6 +42,13 @@ def test_a_writer_that_has_little_always_has_room() -> None:
             memory.add(writer, size)
         assert memory.used < memory.limit
     assert memory.has_room("innocent", 10_000)
+
+
+def test_nodes_and_namespaces_take_nothing_from_each_other() -> None:
+    of = ProcessShares.of(3000)
+    of.namespaces.add("team", 900)
+    assert of.nodes.has_room("node", 500)
+    assert not of.namespaces.has_room("team", 1)
 
 
 @pytest.mark.asyncio

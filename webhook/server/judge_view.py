@@ -28,7 +28,7 @@ from drawbridge.dra.resource_quotas import ResourceQuota, quota_reader
 from drawbridge.dra.slices import Slice, find_slice_writer, slice_reader
 from drawbridge.facts.recent_pools import RESTART_SECONDS
 from drawbridge.ledger.reduced_claim import reduce_claim, rescue_claim
-from drawbridge.memory_shares import MemoryShares, find_limit_writer
+from drawbridge.memory_shares import ProcessShares, find_limit_writer
 from drawbridge.process.object_cache import watch_objects
 from drawbridge.process.watched_facts import WatchedFacts
 from webhook.judging.handler import JudgeView
@@ -54,8 +54,8 @@ class WatchedJudgeView:
         settle_seconds: float = RESTART_SECONDS,
         memory_limit: int | None = None,
     ) -> None:
-        shares = MemoryShares(memory_limit)
-        by_node: Accounting[Slice] = Accounting(shares, find_slice_writer, by_text=True)
+        shares, of_nodes = ProcessShares.of(memory_limit)
+        by_node: Accounting[Slice] = Accounting(of_nodes, find_slice_writer, by_text=True)
         self.changes = PendingChanges()
         self.caches = CacheSet()
         self.namespaces = WatchedNamespaces(session)
