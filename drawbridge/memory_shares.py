@@ -7,9 +7,11 @@ namespaces, so that neither displaces the other. Reads no clock.
 """
 
 from collections import Counter
-from typing import Final, NamedTuple, Protocol, TypeVar
+from collections.abc import Iterator
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 T = TypeVar("T")
+K = TypeVar("K")
 # Of the memory of a process: for namespaces alone, or for namespaces and for nodes each. The rest
 # is for its work, and for what nobody else writes.
 PART_FOR_OBJECTS: Final = 2
@@ -56,6 +58,7 @@ class MemoryShares:
     def __init__(self, memory_limit: int | None = None, part: int = PART_FOR_OBJECTS) -> None:
         self.limit = (memory_limit or DEFAULT_LIMIT) // part
         self.used = 0  # by all writers
+        self.releases = 0  # how often memory was given back
         self._by_writer: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -72,9 +75,67 @@ class MemoryShares:
     def add(self, writer: str, size: int) -> None:
         """Count what a writer adds, or with a negative size, what is no longer kept."""
         self.used += size
+        self.releases += size < 0
         self._by_writer[writer] += size
         if not self._by_writer[writer]:
             del self._by_writer[writer]
+
+
+class MissingMemory(Generic[K]):
+    """The memory that objects would take which are not kept whole, by writer.
+
+    To tell whether there is room takes as long as there are writers, not objects, and nothing while
+    nobody has given memory back.
+    """
+
+    def __init__(self) -> None:
+        self._writers: dict[K, str] = {}
+        self._sizes: dict[str, dict[K, int]] = {}
+        self._smallest: dict[str, int] = {}  # of the writers where that is known
+        self._releases = 0  # when nobody had room
+
+    def __len__(self) -> int:
+        return len(self._writers)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._writers)
+
+    def __contains__(self, key: K) -> bool:
+        """Whether an object is not kept whole."""
+        return key in self._writers
+
+    def put(self, key: K, writer: str, size: int) -> None:
+        """Add an object, or change what it lacks."""
+        self.pop(key)
+        self._writers[key] = writer
+        sizes = self._sizes.setdefault(writer, {})
+        if not sizes or size < self._smallest.get(writer, 0):
+            self._smallest[writer] = size
+        sizes[key] = size
+
+    def pop(self, key: K) -> None:
+        """Remove an object, if it is there."""
+        writer = self._writers.pop(key, None)
+        if writer is None:
+            return
+        sizes = self._sizes[writer]
+        size = sizes.pop(key)
+        if not sizes:
+            del self._sizes[writer]
+        if not sizes or size == self._smallest.get(writer):
+            self._smallest.pop(writer, None)
+
+    def has_room(self, shares: MemoryShares) -> bool:
+        """Whether an object could be kept whole now."""
+        if shares.releases == self._releases:
+            return False
+        for writer, sizes in self._sizes.items():
+            if writer not in self._smallest:
+                self._smallest[writer] = min(sizes.values())
+            if shares.has_room(writer, self._smallest[writer]):
+                return True
+        self._releases = shares.releases
+        return False
 
 
 class ProcessShares(NamedTuple):

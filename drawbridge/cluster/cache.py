@@ -76,8 +76,10 @@ _LOG = logging.getLogger("drawbridge.cluster.cache")
 # The server ends a watch after this time, so that watches move between API servers.
 WATCH_SECONDS: Final = (300, 600)
 LIST_SECONDS: Final = 60.0
-# At most so often, the objects of a writer that has room again are read.
+# At most so often, the objects of a writer that has room again are read, for at most a hundredth of
+# the time, and it is found out whether one has.
 LIST_AGAIN_SECONDS: Final = 60.0
+_PAUSE_OF_LISTS, _LOOK_SECONDS = 100, 1.0
 FRESH_SECONDS: Final = 100.0  # the server sends a bookmark every minute
 # A proxy does not serve so many older lists in a row.
 OLDER_LISTS_OF_A_RESTORE: Final = 3
@@ -110,7 +112,7 @@ class Cache(Generic[T]):
     _listed_to = ""  # the resourceVersion of the last list
     _undone = ""  # why a response shows that the server has another history
     lists_begun = listed = 0  # the number of the latest list, and of the last one that was accepted
-    _listed_at = 0.0
+    _list_began = _listed_at = _looked_at = 0.0  # of the last list, and look for room
     _older_lists = 0  # older lists in a row
     _needs_list = True  # whether a watch cannot continue from `_version`
     _try_streaming = True  # whether the next list is requested as a watch stream
@@ -295,7 +297,7 @@ class Cache(Generic[T]):
         await self._pause(pause)
 
     async def _list_and_watch(self) -> None:
-        self.lists_begun += 1
+        self.lists_begun, self._list_began = self.lists_begun + 1, self._now()
         try_streaming, self._try_streaming = self._try_streaming, True
         if self._watch_list and try_streaming:
             # If the stream breaks before its list is complete, the next attempt uses pages, because
@@ -433,8 +435,12 @@ class Cache(Generic[T]):
 
     def _should_list_again(self) -> bool:
         """Whether what was left out for its size could be kept now, after some time."""
-        is_recent = self._now() - self._listed_at < LIST_AGAIN_SECONDS
-        return bool(self._index.too_large) and not is_recent and self._index.has_room_again()
+        now, took = self._now(), self._listed_at - self._list_began
+        pause = max(LIST_AGAIN_SECONDS, _PAUSE_OF_LISTS * took)
+        if now - self._listed_at < pause or now - self._looked_at < _LOOK_SECONDS:
+            return False
+        self._looked_at = now
+        return self._index.has_room_again()
 
     def _process_line(self, line: bytes, listing: Listing[T] | None) -> Listing[T] | None:
         """Process one event; returns the list while it is incomplete, else None."""

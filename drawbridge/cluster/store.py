@@ -20,7 +20,7 @@ from drawbridge.cluster.history import Identity
 from drawbridge.cluster.resources import Resource
 from drawbridge.foreign_json import UNDECODABLE, ForeignDecoder, decode_foreign
 from drawbridge.kept_memory import estimate_memory, measure_memory
-from drawbridge.memory_shares import MemoryShares
+from drawbridge.memory_shares import MemoryShares, MissingMemory
 from drawbridge.resource_version import parse_version
 
 T = TypeVar("T")
@@ -158,8 +158,8 @@ class ObjectIndex(Generic[T]):
         self._log = FailureLog(_LOG, "")  # of each writer, namespace or error, without an end
         self._accounting = accounting
         self._charged: dict[ObjectKey, tuple[str, int]] = {}
-        # The writers of objects that are not kept whole, and what they would take.
-        self._too_large: dict[ObjectKey, tuple[str, int]] = {}
+        # The objects that are not kept whole, with what their writers lack.
+        self._too_large: MissingMemory[ObjectKey] = MissingMemory()
         self._keep_raw = keep_raw
         self._decode = decode
         self._listeners: list[ChangeListener[T]] = []
@@ -184,13 +184,7 @@ class ObjectIndex(Generic[T]):
 
     def has_room_again(self) -> bool:
         """Whether an object that is not kept whole could be now."""
-        if self._accounting is None:
-            return False
-        shares = self._accounting.shares
-        return any(
-            shares.has_room(writer, size - self._charged.get(key, ("", 0))[1])
-            for key, (writer, size) in self._too_large.items()
-        )
+        return self._accounting is not None and self._too_large.has_room(self._accounting.shares)
 
     def identities(self) -> dict[ObjectKey, Identity]:
         """Return which objects were seen, also undecodable ones, at which versions."""
@@ -268,21 +262,24 @@ class ObjectIndex(Generic[T]):
             return value
         shares, reduce = self._accounting.shares, self._accounting.reduce
         key, writer = header.key, self._find_writer(header, value)
-        self._release(key)
         size = self._measure(header, raw, value)
-        if not shares.has_room(writer, size):
-            is_new = key not in self._too_large
-            self._too_large[key] = writer, size
+        is_new = key not in self._too_large
+        before, had = self._charged.get(key, ("", 0))
+        is_kept = is_new and before == writer and size <= had  # a change that takes nothing more
+        self._release(key)
+        if not is_kept and not shares.has_room(writer, size):
             message = f"{writer} has more than its share of the memory for objects"
             if reduce is None:
+                self._too_large.put(key, writer, size)
                 raise TooLargeError(message)
             if is_new:
                 about = self._resource.kind, "/".join(key), message
                 self._log.note(writer, logging.WARNING, "%s %s: %s", *about)
-            value = reduce(value)
+            value, whole = reduce(value), size
             size = self._measure(header, raw, value)
+            self._too_large.put(key, writer, whole - size)
         else:
-            self._too_large.pop(key, None)
+            self._too_large.pop(key)
         self._add_charge(key, writer, size)
         return value
 
@@ -320,7 +317,7 @@ class ObjectIndex(Generic[T]):
         """Remove an object that was deleted at a version or before, and its decode error."""
         self._note_change(version)
         self._undecodable.pop(key, None)
-        self._too_large.pop(key, None)
+        self._too_large.pop(key)
         if key in self.objects:
             self.deleted.put(self.objects[key].uid, None)
         self.drop(key)
@@ -349,10 +346,11 @@ class ObjectIndex(Generic[T]):
         """Remove the objects that a list of a version does not have."""
         for key in [key for key in self.objects if key not in listed]:
             self.delete(key, version)
-        for table in (self._undecodable, self._too_large, self._charged):
-            for key in [key for key in table if key not in listed]:
-                self._release(key)
-                table.pop(key, None)
+        for key in [key for key in (*self._undecodable, *self._too_large) if key not in listed]:
+            self._undecodable.pop(key, None)
+            self._too_large.pop(key)
+        for key in [key for key in self._charged if key not in listed]:
+            self._release(key)
 
     def _note_change(self, version: str) -> None:
         self.changed = max(self.changed, version, key=parse_version)

@@ -9,7 +9,7 @@ from drawbridge.cluster.cache import LIST_AGAIN_SECONDS
 from drawbridge.cluster.resources import CONFIG_MAPS
 from drawbridge.cluster.store import Accounting, CachedObject, ObjectIndex, read_header
 from drawbridge.kept_memory import measure_memory
-from drawbridge.memory_shares import MemoryShares, ProcessShares
+from drawbridge.memory_shares import MemoryShares, MissingMemory, ProcessShares
 from tests.cluster.cached import Rig, Text, text
 from tests.cluster.fake.kinds import JSON
 
@@ -49,6 +49,81 @@ def test_nodes_and_namespaces_take_nothing_from_each_other() -> None:
     of.namespaces.add("team", 900)
     assert of.nodes.has_room("node", 500)
     assert not of.namespaces.has_room("team", 1)
+
+
+def test_whoever_lacks_least_tells_whether_there_is_room() -> None:
+    memory, missing = MemoryShares(2000), MissingMemory[str]()
+    memory.add("a", 400)
+    memory.add("b", 400)
+    for key, writer, size in (("1", "a", 300), ("2", "a", 90), ("3", "a", 600), ("4", "b", 300)):
+        missing.put(key, writer, size)
+    assert not missing.has_room(memory)  # nobody has given memory back
+    memory.add("b", -380)
+    assert missing.has_room(memory)
+    missing.pop("2")
+    assert not missing.has_room(memory)
+    memory.add("b", -20)
+    assert missing.has_room(memory)
+    missing.pop("4")
+    missing.pop("4")
+    assert ([*missing], len(missing)) == (["1", "3"], 2)
+    memory.add("a", -400)
+    assert missing.has_room(memory)
+    missing.put("1", "a", 600)
+    missing.pop("3")
+    assert not missing.has_room(memory)
+
+
+def test_what_is_kept_stays_unless_it_takes_more() -> None:
+    memory = shares(4.2)
+    decode = msgspec.json.Decoder(Text).decode
+    index: ObjectIndex[Text] = ObjectIndex(CONFIG_MAPS, decode, accounting=Accounting(memory))
+
+    def change(version: int, length: int) -> bool:
+        metadata = f'{{"name":"a","uid":"u","resourceVersion":"{version}"}}'
+        raw = f'{{"metadata":{metadata},"data":{{"v":"{"x" * length}"}}}}'.encode()
+        read = index.read(read_header(raw), raw)
+        if read is None:
+            index.drop(("", "a"))
+        else:
+            index.put(read)
+        return read is not None
+
+    assert change(1, 50_000)
+    memory.add("others", 3 * SIZE)
+    assert change(2, 50_000)
+    assert change(3, 40_000)
+    assert (index.too_large, memory.used < 4 * SIZE) == (0, True)
+    assert not change(4, 50_000)
+    assert index.too_large == 1
+    assert memory.used == 3 * SIZE
+
+
+@pytest.mark.asyncio
+async def test_lists_that_take_long_are_not_read_all_the_time(rig: Rig) -> None:
+    rig.api.put(text("a", "x" * 50_000))
+    rig.api.put(text("b", "x" * 50_000))
+    rig.api.put(text("c", "", namespace="other"))
+    cache = rig.made(accounting=Accounting(shares(2.5)))
+
+    def pass_time(*_: object) -> None:
+        rig.clock.time += LIST_AGAIN_SECONDS
+
+    async def ask(change: str, again: int) -> None:
+        rig.api.put(text("c", change, namespace="other"))
+        await rig.api.until(lambda: rig.held().get("c") == change and cache.lists_begun == again)
+
+    assert cache._list_began == 0  # noqa: SLF001
+    async with rig.running():
+        await rig.watched()
+        assert cache.too_large == 1
+        cache._list_began -= 2 * LIST_AGAIN_SECONDS  # noqa: SLF001  # as if it had taken so long
+        rig.api.remove("configmaps", "a" if "a" in rig.held() else "b")
+        pass_time()
+        pass_time()
+        await ask("soon", 1)
+        rig.clock.time += 200 * LIST_AGAIN_SECONDS
+        await ask("later", 2)
 
 
 @pytest.mark.asyncio
