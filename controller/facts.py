@@ -146,6 +146,8 @@ class FactsSources(NamedTuple):
     slices: ObjectCache[Reading[Slice]]
     classes: ObjectCache[Reading[DeviceClass]]
     nodes: ObjectCache[PartialObject]
+    # How many slices are not in the cache for want of memory.
+    left_out: Callable[[], int] = lambda: 0
 
 
 class _Objects(NamedTuple):
@@ -154,6 +156,7 @@ class _Objects(NamedTuple):
     slices: tuple[Reading[Slice], ...]
     classes: tuple[Reading[DeviceClass], ...]
     nodes: tuple[WatchedObject[PartialObject], ...]
+    left_out: int
 
 
 def _split(readings: Iterable[Reading[T]]) -> tuple[tuple[T, ...], tuple[Finding, ...]]:
@@ -219,6 +222,7 @@ class FactsReconciler:
             tuple(stored.value for stored in self._sources.slices.all()),
             tuple(stored.value for stored in self._sources.classes.all()),
             tuple(self._sources.nodes.all()),
+            self._sources.left_out(),
         )
         # Thousands of slices take seconds; the event loop has to renew the Lease meanwhile.
         gathered, unreadable = await asyncio.to_thread(self._gather, cached, configuration, support)
@@ -305,7 +309,9 @@ class FactsReconciler:
             nodes, bad_nodes = _split(self._nodes.read(cached.nodes))
             names = {each.name for each in cached.nodes}
             counting = self._pools.complete(slices, names, self._now())
-            objects = FactsInput(counting, classes, nodes, away=self._pools.away)
+            objects = FactsInput(
+                counting, classes, nodes, away=self._pools.away, left_out=cached.left_out
+            )
             gathered = gather_facts(objects, configuration, support.gates, support.stored_fields)
             owned = owned_pools(configuration)
             unused = (*report_shared_pools(owned, slices), *report_crowded(owned, slices))

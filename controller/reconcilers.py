@@ -217,7 +217,9 @@ class Reconcilers:
     def _make_facts(self) -> FactsReconciler:
         caches = self._caches
         return FactsReconciler(
-            FactsSources(caches.slices, caches.classes, caches.nodes),
+            FactsSources(
+                caches.slices, caches.classes, caches.nodes, lambda: caches.slices.too_large
+            ),
             self._store(CONFIG_MAPS),
             self._context.namespace,
             configuration=lambda: self._context.settings.current,

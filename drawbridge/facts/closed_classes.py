@@ -19,6 +19,7 @@ from drawbridge.facts.model import ClassFacts
 from drawbridge.facts.plugin_nodes import describe_left_to_plugin, find_plugin_nodes
 
 INCOMPLETE = "a pool is incomplete"
+LEFT_OUT = "there is no memory for a slice"
 UNUSED = "no known node can use a device"
 
 
@@ -28,13 +29,16 @@ def mark_closed_classes(  # noqa: PLR0913, PLR0917  # everything that shows that
     nodes: Iterable[Node],
     inventory: Inventory,
     cluster: ClusterDevices,
+    left_out: int,
     families: Mapping[str, Family],
 ) -> list[ClassFacts]:
-    """Return the rows with `closed` set. `cluster` counts the devices that some node can use."""
+    """Return the rows with `closed` set. `cluster` counts the devices that some node can use.
+
+    `left_out` is the number of slices that exist and are not in the inventory.
+    """
     listed, machines = list(rows), list(nodes)
-    published = _find_published(
-        listed, machines, _find_doubt(inventory, cluster), cluster, families
-    )
+    doubt = LEFT_OUT if left_out else _find_doubt(inventory, cluster)
+    published = _find_published(listed, machines, doubt, cluster, families)
     coming = find_autoscaler(machines) or find_silent_node(machines, inventory.slices)
     verdicts = fleet_verdicts(fleet, published, coming)
     return [

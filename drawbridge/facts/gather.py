@@ -96,6 +96,7 @@ class FactsInput(NamedTuple):
     nodes: tuple[Node, ...] = ()
     networks: tuple[NetworkFacts, ...] = ()
     away: tuple[AwayDriver, ...] = ()  # whose slices are those of an earlier time
+    left_out: int = 0  # the slices that exist and are not given
 
 
 class GatheredFacts(NamedTuple):
@@ -136,7 +137,8 @@ def gather_facts(
     offers = offer_table(nodes, offering, counted, dual_nodes, configuration.legacy)
     networks = network_table(objects.networks)
     rows = class_table(classes, counted, *_count_owned(cluster, objects.nodes, configuration))
-    rows = mark_closed_classes(rows, configuration.fleet, nodes, inventory, cluster, families)
+    published = inventory, cluster, objects.left_out
+    rows = mark_closed_classes(rows, configuration.fleet, nodes, *published, families)
     rows, ignored = mark_ignored_names(rows, cluster.nodes, counted, find_ignoring(nodes, gates))
     rows = _mark_single(rows, offers)
     omitted: dict[str, int] = {}
@@ -158,12 +160,16 @@ def gather_facts(
     # Also those of pools that are not complete: their drivers publish them again.
     named = {(each.driver, node) for each in objects.slices for node in _named_nodes(each)}
     named.update((driver, each.node.name) for each in offering for driver in each.drivers)
-    publishing: dict[str, frozenset[str]] = {}
-    for driver, node in named - gone:
-        if driver in replacing:
-            publishing[node] = publishing.get(node, frozenset()) | {driver}
+    publishing = _drivers_by_node(each for each in named - gone if each[0] in replacing)
     findings = (*_findings(cluster, omitted), *ignored)
     return GatheredFacts(facts, findings, dual_nodes, publishing)
+
+
+def _drivers_by_node(named: Iterable[tuple[str, str]]) -> dict[str, frozenset[str]]:
+    by_node: dict[str, frozenset[str]] = {}
+    for driver, node in named:
+        by_node[node] = by_node.get(node, frozenset()) | {driver}
+    return by_node
 
 
 def _nodes(objects: FactsInput) -> tuple[Node, ...]:

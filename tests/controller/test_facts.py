@@ -120,14 +120,14 @@ class Scene:
         self.maps, self.reporter = MemoryStore(PartialObject), FakeReporter()
         self.configuration = Configuration()
         self.scheduler_missing, self.was_missing = False, list[bool]()
-        self.notifications, self.time = 0, 0.0
+        self.notifications, self.left_out, self.time = 0, 0, 0.0
         self.start()
         self.put_class("gpu.example.com")
 
     def start(self) -> None:
         """Begin a term."""
         self.reconciler = FactsReconciler(
-            FactsSources(self.slices, self.classes, self.nodes),
+            FactsSources(self.slices, self.classes, self.nodes, lambda: self.left_out),
             self.maps,
             OWN,
             configuration=lambda: self.configuration,
@@ -167,6 +167,18 @@ class Scene:
     def writes(self) -> list[str]:
         """The verbs of all writes, in order."""
         return [verb for verb, _ in self.maps.requests if verb != "read"]
+
+
+def test_no_class_is_closed_while_there_is_no_memory_for_a_slice() -> None:
+    scene = Scene()
+    scene.slices.put(SLICE)
+    for left_out, closed in ((0, True), (1, False)):
+        scene.left_out = left_out
+        scene.reconcile()
+        (published,) = scene.maps.all()
+        data = json.loads(published.raw)["data"]
+        (row,) = json.loads(data[build_data_key(data[CURRENT_KEY])])["classes"]
+        assert row.get("closed", False) is closed
 
 
 def test_facts_are_published_once_and_again_when_they_change() -> None:

@@ -103,6 +103,14 @@ def test_a_class_is_closed_if_no_other_devices_can_come(
     assert row.closed is closed
 
 
+def test_no_class_is_closed_while_there_is_no_memory_for_a_slice() -> None:
+    offered = clusters.device_class("gpu", "example.com/gpu")
+    objects = FactsInput((CLOSED_BASE,), (offered,))
+    for left_out, closed in ((0, True), (1, False)):
+        facts = gather_facts(objects._replace(left_out=left_out)).facts
+        assert [each.closed for each in facts.classes if each.name == "gpu"] == [closed]
+
+
 OWN = Configuration(
     legacy=Legacy(
         renames={ResourceName("example.com/fast"): ResourceName("vpc.amazonaws.com/efa")},

@@ -198,7 +198,8 @@ def test_kept_fields_come_from_gates_or_probes() -> None:
 
 def test_facts_do_not_depend_on_the_order_of_objects() -> None:
     objects = clusters.fleet(8)
-    mixed: list[Any] = [tuple(random.Random(1).sample(each, len(each))) for each in objects]
+    parts = objects[: FactsInput._fields.index("left_out")]
+    mixed: list[Any] = [tuple(random.Random(1).sample(each, len(each))) for each in parts]
     shuffled = FactsInput(*mixed)
     assert serialized.encode_facts(gather_facts(objects).facts) == serialized.encode_facts(
         gather_facts(shuffled).facts
