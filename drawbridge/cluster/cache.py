@@ -31,7 +31,7 @@ its turn, and so does every list from then on: a restore in between shows as soo
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from typing import Final, Generic, TypeVar
 
@@ -44,6 +44,7 @@ from drawbridge.cluster.history import (
     ExpectedVersions,
     HistoryChangedError,
     Identity,
+    check_listed,
     is_older,
 )
 from drawbridge.cluster.listing import ListedHeaders, Listing
@@ -304,7 +305,7 @@ class Cache(Generic[T]):
             self._try_streaming = False
             initial = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
             try:
-                return await self._watch(initial, Listing(self._index, self._version))
+                return await self._watch(initial, Listing(self._index))
             except ApiError as error:
                 if error.code not in (400, 422):
                     raise
@@ -314,7 +315,7 @@ class Cache(Generic[T]):
         return None
 
     async def _list(self) -> None:
-        listing = Listing(self._index, self._version)
+        listing = Listing(self._index)
         self._accept_list(listing, await self._read_list(listing, "application/json"))
 
     async def _verify(self) -> None:
@@ -323,12 +324,12 @@ class Cache(Generic[T]):
         What the server does not have goes now: if no write of its history created it, then none
         deletes it, and a watch never tells.
         """
-        listing = ListedHeaders(self._index, self._version)
+        listing = ListedHeaders()
         version = await self._read_list(listing, f"{_METADATA},application/json")
-        self._check_history(listing, version)
-        self._index.remove(listing.unseen, version)
+        self._check_history(listing.identities, version)
+        self._index.keep_only(listing.identities, version)
 
-    async def _read_list(self, listing: ListedHeaders[T], accept: str) -> str:
+    async def _read_list(self, listing: ListedHeaders, accept: str) -> str:
         """Read a list in pages, and return its version."""
         size = self._page_size
         for _ in range(PAGE_ATTEMPTS):
@@ -343,7 +344,7 @@ class Cache(Generic[T]):
         listing.clear()
         return await self._read_pages(listing, 0, accept)
 
-    async def _read_pages(self, listing: ListedHeaders[T], size: int, accept: str) -> str:
+    async def _read_pages(self, listing: ListedHeaders, size: int, accept: str) -> str:
         query = {**self._selectors, **({"limit": f"{size}"} if size else {})}
         self._continuity.begin()
         while True:
@@ -367,18 +368,17 @@ class Cache(Generic[T]):
 
     def _accept_list(self, listing: Listing[T], version: str) -> None:
         """Replace all objects; rejects an older list, as the module docstring describes."""
-        self._check_history(listing, version)
+        self._check_history(listing.identities, version)
         self._needs_list = False
         self._try_streaming = True
         self._listed_at, self.listed = self._now(), self.lists_begun
         self._expected.drop_reached(version)
-        changed, unreadable = listing.changed, listing.unreadable
-        self._index.replace(changed, unreadable, listing.unseen, version)
+        self._index.replace(listing.objects.values(), listing.identities, version)
         self._mark_in_sync(version)
         self._index.note_list(version, listing.identities.values())
         self._synced.set()
 
-    def _check_history(self, listing: ListedHeaders[T], version: str) -> None:
+    def _check_history(self, listed: Mapping[ObjectKey, Identity], version: str) -> None:
         """Raise HistoryChangedError if a restore shows, and ApiError if a list may be stale."""
         if self._undone:
             raise HistoryChangedError(self._undone)
@@ -391,8 +391,9 @@ class Cache(Generic[T]):
             raise HistoryChangedError(message)
         self._older_lists = 0
         self._listed_to = version
-        listing.check(self._path)
-        self._expected.compare(listing.identities, version)
+        cached, is_deleted = self._index.identities(), self._index.deleted.__contains__
+        check_listed(self._path, cached, self._version, listed, is_deleted)
+        self._expected.compare(listed, version)
 
     def _mark_in_sync(self, version: str) -> None:
         """Note that everything up to a version was told; raises HistoryChangedError if not."""

@@ -90,15 +90,39 @@ class Identity(NamedTuple):
     version: str
 
 
-def contradicts(
-    listed: Identity, cached: Identity | None, synced_to: int, *, is_deleted: bool = False
-) -> bool:
-    """Whether an object of a list contradicts what is cached of its name at a version.
+def find_contradiction(
+    cached: Mapping[tuple[str, str], Identity],
+    synced_to: str,
+    listed: Mapping[tuple[str, str], Identity],
+    is_deleted: Callable[[str], bool] = lambda _: False,
+) -> tuple[str, str] | None:
+    """Return an object of a list that contradicts what is cached at a version; None if none does.
 
-    With `is_deleted`, its deletion was seen.
+    Keys are namespace and name; `is_deleted` tells of a UID whether the deletion was seen.
     """
-    is_covered = 0 < parse_version(listed.version) <= synced_to
-    return (is_covered and cached != listed) or is_deleted
+    latest = parse_version(synced_to)
+    for key, identity in listed.items():
+        is_covered = 0 < parse_version(identity.version) <= latest
+        if (is_covered and cached.get(key) != identity) or is_deleted(identity.uid):
+            return key
+    return None
+
+
+def check_listed(
+    path: str,
+    cached: Mapping[tuple[str, str], Identity],
+    synced_to: str,
+    listed: Mapping[tuple[str, str], Identity],
+    is_deleted: Callable[[str], bool],
+) -> None:
+    """Raise HistoryChangedError if a list contradicts what is cached at a version."""
+    key = find_contradiction(cached, synced_to, listed, is_deleted)
+    if key is not None:
+        name, at = "/".join(filter(None, key)), listed[key].version
+        raise HistoryChangedError(
+            f"{path}: {name} has version {at}, and was another object or deleted when "
+            f"version {synced_to} was reached"
+        )
 
 
 class ExpectedVersions:

@@ -8,9 +8,8 @@ one that cannot be decoded, what can be read of it, or what its last version had
 
 import contextlib
 import gc
-import itertools
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Annotated, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -187,13 +186,11 @@ class ObjectIndex(Generic[T]):
         """Whether an object that is not kept whole could be now."""
         return self._accounting is not None and self._too_large.has_room(self._accounting.shares)
 
-    def find_identity(self, key: ObjectKey) -> Identity | None:
-        """Return which object of a name was seen, also an undecodable one, at which version."""
+    def identities(self) -> dict[ObjectKey, Identity]:
+        """Return which objects were seen, also undecodable ones, at which versions."""
+        seen = {key: identity for key, (identity, _) in self._undecodable.items()}
         # A list reads an object that cannot be decoded any more before it is dropped here.
-        if (kept := self.objects.get(key)) is not None:
-            return Identity(kept.uid, kept.version)
-        undecodable = self._undecodable.get(key)
-        return None if undecodable is None else undecodable[0]
+        return seen | {key: Identity(each.uid, each.version) for key, each in self.objects.items()}
 
     def subscribe(self, listener: ChangeListener[T]) -> Callable[[], None]:
         """Call `listener` for every change from now on; return what ends that."""
@@ -326,44 +323,33 @@ class ObjectIndex(Generic[T]):
         self.drop(key)
 
     def replace(
-        self,
-        changed: Mapping[ObjectKey, CachedObject[T]],
-        unreadable: Iterable[ObjectKey],
-        unseen: Iterable[Iterable[ObjectKey]],
-        version: str,
+        self, objects: Iterable[CachedObject[T]], listed: Collection[ObjectKey], version: str
     ) -> None:
-        """Replace all objects by a list, which has these as well as those that stay."""
+        """Replace all objects by a list; `listed` includes those that cannot be decoded."""
+        now = {(each.namespace, each.name): each for each in objects}
         # Only a list shows what was deleted while no watch was open. Deletions come first, so that
         # a listener frees a device before it sees the device's new owner.
-        self.remove(unseen, version)
-        for key in unreadable:
-            self.drop(key)
-        for key, stored in changed.items():
+        self.keep_only(listed, version)
+        for key in [key for key in self.objects if key not in now]:
+            self.drop(key)  # it cannot be decoded any more
+        for key, stored in now.items():
             before = self.objects.get(key)
             if before is not None and before.uid != stored.uid:
                 # Another object has its name, whose memory is charged already.
                 del self.objects[key]
                 self.deleted.put(before.uid, None)
                 self._notify(before, None)
-        for stored in changed.values():
+        for stored in now.values():
             self.put(stored)
 
-    def keys(self) -> tuple[dict[ObjectKey, None], ...]:
-        """Return the names of the objects, and of others of which something is kept, in order."""
-        others = self._undecodable, self._too_large, self._charged
-        return tuple(dict.fromkeys(each) for each in (self.objects, *others))
-
-    def remove(self, unseen: Iterable[Iterable[ObjectKey]], version: str) -> None:
-        """Remove the objects, and what is kept of others, that a list of a version does not have.
-
-        These are the names of `keys` without those that the list has.
-        """
-        objects, *others = unseen
-        for key in objects:
+    def keep_only(self, listed: Collection[ObjectKey], version: str) -> None:
+        """Remove the objects that a list of a version does not have."""
+        for key in [key for key in self.objects if key not in listed]:
             self.delete(key, version)
-        for key in itertools.chain(*others):
+        for key in [key for key in (*self._undecodable, *self._too_large) if key not in listed]:
             self._undecodable.pop(key, None)
             self._too_large.pop(key)
+        for key in [key for key in self._charged if key not in listed]:
             self._release(key)
 
     def _note_change(self, version: str) -> None:
@@ -375,8 +361,7 @@ class ObjectIndex(Generic[T]):
 
     def note_list(self, version: str, listed: Iterable[Identity]) -> None:
         """Tell of a list after its objects have replaced the others."""
-        if self._list_listeners:
-            self._call(self._list_listeners, version, {each.uid for each in listed})
+        self._call(self._list_listeners, version, {each.uid for each in listed})
 
     def _call(self, listeners: Iterable[Callable[..., None]], *about: object) -> None:
         for listener in listeners:

@@ -7,8 +7,6 @@ import msgspec
 import pytest
 
 from drawbridge.cluster.cache import Cache
-from drawbridge.cluster.history import HistoryChangedError
-from drawbridge.cluster.listing import Listing
 from drawbridge.cluster.resources import CONFIG_MAPS
 from drawbridge.cluster.store import CachedObject, ObjectIndex, read_header
 from tests.cluster.cached import Rig, Text, text
@@ -148,9 +146,10 @@ async def test_a_list_tells_first_that_the_former_object_of_a_name_has_gone() ->
         values = [text(name, "1") for name, _ in listed]
         for value, (_, uid) in zip(values, listed, strict=True):
             value["metadata"] |= {"uid": uid, "resourceVersion": version}
-        listing = Listing(index, "")
-        listing.add_page([msgspec.Raw(msgspec.json.encode(value)) for value in values])
-        index.replace(listing.changed, listing.unreadable, listing.unseen, version)
+        raws = [msgspec.json.encode(value) for value in values]
+        headers = [read_header(raw) for raw in raws]
+        objects = [index.read(*each) for each in zip(headers, raws, strict=True)]
+        index.replace(filter(None, objects), {each.key for each in headers}, version)
 
     def tell(before: CachedObject[Text] | None, after: CachedObject[Text] | None) -> None:
         told.append((before.uid if before else "", after.uid if after else ""))
@@ -160,41 +159,6 @@ async def test_a_list_tells_first_that_the_former_object_of_a_name_has_gone() ->
     show("9", ("a", "3"), ("z", "2"))
     assert told == [("1", ""), ("", "3"), ("", "2")]
     assert [uid for uid, _ in index.deleted.items()] == ["1"]
-
-
-async def test_a_list_is_compared_page_by_page_and_only_what_changed_is_left_for_the_end() -> None:
-    index = ObjectIndex[Text](CONFIG_MAPS, lambda raw: msgspec.json.decode(raw, type=Text))
-
-    def page(*values: JSON) -> list[msgspec.Raw]:
-        return [msgspec.Raw(msgspec.json.encode(value)) for value in values]
-
-    def listed(*pages: list[msgspec.Raw], synced_to: str = "9") -> Listing[Text]:
-        listing = Listing(index, synced_to)
-        for each in pages:
-            listing.add_page(each)
-        return listing
-
-    same = [text(f"a{number}", uid=f"{number}", resourceVersion="5") for number in range(4)]
-    first = listed(page(*same), synced_to="")
-    index.replace(first.changed, first.unreadable, first.unseen, "9")
-    later = text("a1", "new", uid="1", resourceVersion="11")
-    bad = unreadable("a2", uid="2", resourceVersion="12")
-    again = listed(page(*same))
-    again.clear()  # its next page has expired, and the last object is deleted now
-    for each in (page(same[0], later), page(bad)):
-        again.add_page(each)
-    again.check("/path")
-    assert ([*again.changed], [*again.unreadable]) == ([("", "a1")], [("", "a2")])
-    index.replace(again.changed, again.unreadable, again.unseen, "12")
-    assert [(name, kept.version) for (_, name), kept in index.objects.items()] == [
-        ("a0", "5"),
-        ("a1", "11"),
-    ]
-    restored = listed(page(text("a0", uid="0", resourceVersion="4")), page(later), synced_to="12")
-    with pytest.raises(HistoryChangedError, match="a0 has version 4"):
-        restored.check("/path")
-    restored.clear()
-    restored.check("/path")
 
 
 def unreadable(name: str, **metadata: object) -> JSON:

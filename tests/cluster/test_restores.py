@@ -12,10 +12,9 @@ from drawbridge.cluster.history import (
     RESTORE_SECONDS,
     HistoryChangedError,
     Identity,
-    contradicts,
+    find_contradiction,
 )
 from drawbridge.cluster.store import CachedObject
-from drawbridge.resource_version import parse_version
 from tests.cluster.cached import Rig, Text, rigged, text
 from tests.thorough import drawn
 
@@ -43,14 +42,14 @@ async def test_a_list_contradicts_what_no_later_write_explains(name: str) -> Non
         {("default", each): Identity(*identity) for each, identity in objects.items()}
         for objects in (cached, listed)
     )
-    latest = parse_version(synced_to)
-    contradicting = [key for key in after if contradicts(after[key], before.get(key), latest)]
-    assert contradicting == ([] if expected is None else [("default", expected)])
+    contradicting = find_contradiction(before, synced_to, after)
+    assert contradicting == (None if expected is None else ("default", expected))
 
 
 async def test_an_object_that_was_deleted_does_not_come_back() -> None:
-    assert not contradicts(Identity("u", "12"), None, 9)
-    assert contradicts(Identity("u", "12"), None, 9, is_deleted=True)
+    listed = {("default", "a"): Identity("u", "12")}
+    assert find_contradiction({}, "9", listed) is None
+    assert find_contradiction({}, "9", listed, {"u"}.__contains__) == ("default", "a")
 
 
 async def _fails(rig: Rig) -> str:
