@@ -1,5 +1,6 @@
 """What is done with an ask: the table of the decisions, and the table of the rows."""
 
+import itertools
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -8,7 +9,7 @@ from drawbridge.agreement.codes import ACCEPTED_NAMES
 from drawbridge.config.model import Configuration, Decisions, Placement
 from drawbridge.facts.model import ClassFacts, Facts, NodeOffer, ResourceFacts
 from drawbridge.finding import Severity
-from drawbridge.translate.decisions.decide import ServedBy, decide, find_server
+from drawbridge.translate.decisions.decide import ServedBy, Verdict, decide, find_server
 from drawbridge.translate.decisions.rows import ROWS, get_row
 from drawbridge.translate.legacy.asks import Ask, Bytes, DeviceShare, Kind
 from drawbridge.translate.legacy.read import read_pod
@@ -65,6 +66,67 @@ def test_the_table_of_decisions(case: YamlValue) -> None:
         assert finding.message
         assert finding.remedy
         assert finding.code in ACCEPTED_NAMES
+
+
+CLASSES = {
+    "without devices": ClassFacts("gpu.a.com"),
+    "with devices": ClassFacts("gpu.a.com", drivers=("a",), devices=8),
+    "of shares": ClassFacts("gpu.a.com", drivers=("a",), devices=8, share={"memory": "1Gi"}),
+}
+ASKS = {
+    "a number of devices": Ask(name="a", kind=Kind.GPU, row="nvidia/whole"),
+    "a device with a product": Ask(
+        name="a", kind=Kind.GPU, row="hami/whole", selectors=(ProductIs(("X",)),)
+    ),
+    "a replica by its name": Ask(
+        name="a", kind=Kind.GPU, row="nvidia/replica", share=DeviceShare(replica=True)
+    ),
+}
+
+
+@every_row("said", TOLD)
+@every_row("asked", ASKS)
+@every_row("kind", CLASSES)
+@every_row("served", ["plugin", "class", "both", "nobody"])
+def test_a_kubelet_that_ignores_a_name_only_makes_claims_of_what_would_be_left(
+    served: str, kind: str, asked: str, said: str
+) -> None:
+    classes = ("gpu.a.com",) if served in ("class", "both") else ()
+    name = ResourceFacts("a.com/gpu", classes=classes, nodes=3 * (served in ("plugin", "both")))
+    ask = replace(ASKS[asked], resources=("a.com/gpu",))
+    result = TargetResult(
+        ("a",), Expressibility(said), findings=TOLD[said], classes=("claimed.a.com",)
+    )
+    for placement, setting in itertools.product(Placement, ("leave", "translate")):
+        decisions = Decisions(native_extended_names=setting, native_shares=setting)
+        wanted = Configuration(placement=placement, decisions=decisions)
+        before, after = (
+            decide([ask], result, Facts(classes=(row,), names=(name,)), wanted)
+            for row in (CLASSES[kind], replace(CLASSES[kind], name_ignored=True))
+        )
+        if after.verdict != before.verdict:
+            assert (before.verdict, after.verdict) == (Verdict.LEAVE, Verdict.TRANSLATE)
+            assert said != "not expressible"
+
+
+def test_a_request_that_no_claim_can_express_is_left_with_what_old_kubelets_do() -> None:
+    told = {}
+    for ignored in (False, True):
+        row = ClassFacts("gpu.a.com", drivers=("a",), devices=8, name_ignored=ignored)
+        facts = Facts(classes=(row,), names=(ResourceFacts("a.com/gpu", classes=("gpu.a.com",)),))
+        ask = replace(ASKS["a number of devices"], resources=("a.com/gpu",))
+        result = TargetResult(
+            ("a",), Expressibility.NOT_EXPRESSIBLE, findings=TOLD["not expressible"]
+        )
+        (told[ignored],) = decide([ask], result, facts, Configuration()).findings
+    assert told[True].severity is Severity.WARNING
+    assert told[False].message == "a.com/gpu stays with the DeviceClass that serves it: no target"
+    assert told[True].message == (
+        "a.com/gpu stays with the DeviceClass that serves it, but the kubelets of some nodes with"
+        " its devices ignore that and start the pod without them: no target"
+    )
+    assert told[True].remedy.startswith("Upgrade these kubelets")
+    assert told[True].remedy.endswith(told[False].remedy)
 
 
 SERVERS = {

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from drawbridge.config.model import Configuration, Placement
 from drawbridge.documents.paths import format_path
 from drawbridge.facts.families import known_families
-from drawbridge.facts.model import Facts
+from drawbridge.facts.model import ClassFacts, Facts
 from drawbridge.finding import Code, Finding, Severity
 from drawbridge.translate.decisions.codes import (
     AMOUNT_MAPPED_BY_CLASS,
@@ -45,6 +45,10 @@ _SERVERS: Final = {ServedBy.PLUGIN: "device plugin", ServedBy.CLASS: "DeviceClas
 
 
 _MOVE: Final = "Install the DRA driver, without the device plugin, on nodes that have the devices."
+_IGNORED: Final = (
+    ", but the kubelets of some nodes with its devices ignore that and start the pod without them"
+)
+_UPGRADE: Final = "Upgrade these kubelets, which `drawbridge doctor` counts."
 
 
 class Verdict(enum.StrEnum):
@@ -83,15 +87,26 @@ def find_serving_class(ask: Ask, facts: Facts) -> str:
     """Return the class that gives what an ask means; empty if none.
 
     A class gives a number of its devices for one name. It reads neither amounts nor annotations.
-    Where kubelets ignore its name, it gives nothing.
     """
     if is_selected_by_name(ask.row):
         ask = replace(ask, share=None, selectors=(), alternatives=(), uses_node_labels=False)
     if len(ask.resources) != 1 or not ask.is_plain:
         return ""
-    name = next(iter(facts.find_resource(ask.resources[0]).classes), "")
-    row = facts.find_class(name)
-    return "" if row and row.name_ignored else name
+    return next(iter(facts.find_resource(ask.resources[0]).classes), "")
+
+
+def leaves_names(configuration: Configuration) -> bool:
+    """Whether plain requests by the names of classes stay as they are."""
+    is_native = configuration.placement == Placement.NATIVE
+    return is_native and configuration.decisions.native_extended_names == "leave"
+
+
+def gives_devices(row: ClassFacts | None) -> bool:
+    """Whether a class gives its devices for its name on all nodes that have them, if known.
+
+    Where a kubelet ignores the name, only a claim gets devices.
+    """
+    return row is None or (bool(row.drivers) and not row.name_ignored)
 
 
 def stays_with_plugin(ask: Ask, facts: Facts | None) -> bool:
@@ -111,7 +126,7 @@ def decide(
     asks: Sequence[Ask], result: TargetResult, facts: Facts | None, configuration: Configuration
 ) -> Decision:
     """Decide about asks that are translated together, by the decision table."""
-    served_by, rating = find_server(asks, facts), rate_asks(asks, result)
+    rating = rate_asks(asks, result)
     if name := _find_class_of_shares(asks, facts, configuration):
         message = f"stays as it is, because DeviceClass {name} serves it as a share of a device"
         remedy = "Set `decisions.nativeShares: translate` to create a claim anyway."
@@ -120,15 +135,14 @@ def decide(
         )
     mapped = tuple(_report_mapped_amounts(asks, facts))
     if rating is Expressibility.NOT_EXPRESSIBLE:
-        is_known = facts is not None
-        decision = _leave_or_refuse(asks, result, served_by, configuration, is_known=is_known)
+        decision = _leave_or_refuse(asks, result, facts, configuration)
         return replace(decision, findings=(*decision.findings, *mapped))
     if any(stays_with_plugin(ask, facts) for ask in asks):
         message = f"{_stays_with_its(asks)} device plugin, which shares the device between pods"
         return Decision(Verdict.LEAVE, (_make_finding(LEFT_TO_PLUGIN, asks, message),))
     if (
-        served_by is ServedBy.PLUGIN
-        and facts
+        facts
+        and find_server(asks, facts) is ServedBy.PLUGIN
         and (missing := _find_missing(asks, result, facts, configuration))
     ):
         stays = _stays_with_its(asks)
@@ -138,7 +152,7 @@ def decide(
     if rating is Expressibility.EQUAL and (
         name := _find_native_class(asks, result, facts, configuration)
     ):
-        if configuration.decisions.native_extended_names == "leave":
+        if leaves_names(configuration):
             message = f"stays as it is, because DeviceClass {name} serves it"
             return Decision(Verdict.LEAVE, (_make_finding(LEFT_TO_CLASS, asks, message),))
         message = f"is translated, although DeviceClass {name} serves it"
@@ -192,13 +206,9 @@ def _list_published_pools(
 
 
 def _leave_or_refuse(
-    asks: Sequence[Ask],
-    result: TargetResult,
-    served_by: ServedBy,
-    configuration: Configuration,
-    *,
-    is_known: bool,
+    asks: Sequence[Ask], result: TargetResult, facts: Facts | None, configuration: Configuration
 ) -> Decision:
+    served_by = find_server(asks, facts)
     native = configuration.placement == Placement.NATIVE
     why = [each for each in result.findings if each.severity is not Severity.INFO]
     why = why or [_make_finding(NOTHING_SAYS_IT, asks, _no_counterpart(asks[0]), ": ")]
@@ -208,12 +218,22 @@ def _leave_or_refuse(
         server = f"{_SERVERS[served_by]} that serves" if named else "component that reads"
         stays, it = ("stays", "it") if is_single else ("stay", "them")
         reason = why[0].message.removeprefix(f"{_names(asks)}: ")
-        message = f"{stays} with the {server} {it}: {reason}"
-        remedy = why[0].remedy if is_known else SERVER_UNKNOWN.remedy
+        remedy = why[0].remedy if facts else SERVER_UNKNOWN.remedy
+        ignored = ""
+        if facts and served_by is ServedBy.CLASS and _is_ignored(asks, facts):
+            ignored = _IGNORED
+            remedy = f"{_UPGRADE} {remedy}"
+        message = f"{stays} with the {server} {it}{ignored}: {reason}"
         return Decision(
             Verdict.LEAVE, (_make_finding(LEFT_AS_IT_IS, asks, message, remedy=remedy),)
         )
     return Decision(Verdict.REFUSE, tuple(replace(e, severity=Severity.ERROR) for e in why))
+
+
+def _is_ignored(asks: Sequence[Ask], facts: Facts) -> bool:
+    """Whether a kubelet ignores the name of a class that serves one of the asks."""
+    rows = (facts.find_class(find_serving_class(ask, facts)) for ask in asks)
+    return any(row is not None and row.name_ignored for row in rows)
 
 
 def _find_native_class(
@@ -221,14 +241,14 @@ def _find_native_class(
 ) -> str:
     """Return the class that serves a plain request for whole devices natively; empty if none.
 
-    A class without devices serves no request while the class of the claim has some.
+    A class that gives no devices serves no request while the class of the claim has some.
     """
     if facts is None or configuration.placement != Placement.NATIVE:
         return ""
     if len(asks) != 1 or not asks[0].is_plain:
         return ""
     name = find_serving_class(asks[0], facts)
-    better = not _has_devices(name, facts) and any(
+    better = not gives_devices(facts.find_class(name)) and any(
         _has_devices(device_class, facts) for device_class in result.classes
     )
     return "" if better else name
@@ -252,7 +272,7 @@ def _find_class_of_shares(
         return ""
     name = find_serving_class(asks[0], facts)
     row = facts.find_class(name)
-    return name if row and row.share and row.drivers else ""
+    return name if row and row.share and gives_devices(row) else ""
 
 
 def _has_devices(name: str, facts: Facts) -> bool:
