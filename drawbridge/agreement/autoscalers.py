@@ -40,6 +40,7 @@ from drawbridge.dra.counted import list_some
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
 from drawbridge.names import OWNED_TAINT
+from drawbridge.translate.decisions.decide import gives_devices, leaves_names
 
 _MAX_NAMES: Final = 3
 _VERSION: Final = re.compile(r":v?(\d+)\.(\d+)(?:\.\d+)?[^/]*$")
@@ -167,8 +168,8 @@ def report_autoscalers(
     autoscalers: Iterable[Autoscaler], configuration: Configuration, facts: Facts | None
 ) -> Iterator[Finding]:
     """Report what an autoscaler does not see of the pods that Drawbridge translates or leaves."""
-    named = [row for row in facts.classes if row.extended and row.devices] if facts else []
-    leaves = configuration.decisions.native_extended_names == "leave"
+    rows = facts.classes if facts and leaves_names(configuration) else ()
+    named = [row for row in rows if row.extended and gives_devices(row)]
     for autoscaler in autoscalers:
         if not autoscaler.simulates_claims:
             yield AUTOSCALER_IGNORES_CLAIMS.at(
@@ -177,7 +178,7 @@ def report_autoscalers(
                 object=autoscaler.object,
                 remedy=f"Set {autoscaler.setting}, or keep enough nodes for the translated pods.",
             )
-        elif autoscaler.product == KARPENTER and leaves and named:
+        elif autoscaler.product == KARPENTER and named:
             listed = list_some([row.extended for row in named], _MAX_NAMES, "name")
             yield AUTOSCALER_IGNORES_NAMES.at(
                 "",

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from drawbridge.agreement.autoscalers import (
     Autoscaler,
@@ -16,16 +17,18 @@ from drawbridge.agreement.autoscalers import (
 from drawbridge.agreement.verdicts import PROVIDERS, VERDICTS
 from drawbridge.config.model import Configuration, LabelSelector, OwnedPool, Placement
 from drawbridge.config.string_formats import DriverName, LabelKey, LabelValue
-from drawbridge.facts.model import Facts
+from drawbridge.facts.model import ClassFacts, Facts
 from drawbridge.finding import Severity
 from tests.tables import YamlValue, every_row, load_cases
 
 CLUSTER, KARPENTER = "Cluster Autoscaler", "Karpenter"
 UPSTREAM = "registry.k8s.io/autoscaling/cluster-autoscaler"
 PUBLIC = "public.ecr.aws/karpenter/controller"
-NAMED = msgspec.convert(
-    {"classes": [{"name": "gpu.nvidia.com", "extended": "nvidia.com/gpu", "devices": 8}]}, Facts
+ROW = ClassFacts(
+    "gpu.nvidia.com", extended="nvidia.com/gpu", drivers=("gpu.nvidia.com",), devices=8
 )
+NAMED = Facts(classes=(ROW,))
+IGNORED = Facts(classes=(replace(ROW, name_ignored=True),))
 
 
 def deployment(image: str, *args: str, command: Sequence[str] = (), **env: str) -> Any:  # noqa: ANN401  # JSON
@@ -102,6 +105,9 @@ def scaler(product: str, *, simulates: bool) -> Autoscaler:
         (KARPENTER, False, {}, NAMED, ["AutoscalerIgnoresClaims"]),
         (KARPENTER, True, {}, NAMED, ["AutoscalerIgnoresNames"]),
         (KARPENTER, True, {"decisions": {"nativeExtendedNames": "translate"}}, NAMED, []),
+        # These names are translated.
+        (KARPENTER, True, {}, IGNORED, []),
+        (KARPENTER, True, {"placement": "bridge"}, NAMED, ["AutoscalerIgnoresRules"]),
         (KARPENTER, True, {}, Facts(), []),
         (KARPENTER, True, {}, None, []),
         (CLUSTER, True, {}, NAMED, []),
