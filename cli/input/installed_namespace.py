@@ -16,12 +16,18 @@ _SERVICE = ("webhooks", 0, "clientConfig", "service", "namespace")
 
 async def find(session: "Session") -> str:
     """Return the namespace; empty if nothing is installed, the default one if that is unknown."""
+    registered = await find_registered(session)
+    return NAMESPACE if registered is None else registered
+
+
+async def find_registered(session: "Session") -> str | None:
+    """Return the namespace; empty if nothing is installed, None if that is unknown."""
     try:
         registration = await read_registration(session)
     except ApiError as error:
         if not error.forbidden:
             raise
-        return NAMESPACE
+        return None
     return "" if registration is None else of_registration(registration)
 
 

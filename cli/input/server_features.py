@@ -14,7 +14,7 @@ from cli.input import codes, installed_namespace, live_cluster
 from drawbridge.api_error import ApiError
 from drawbridge.documents.document import LocatedFinding
 from drawbridge.finding import Severity
-from drawbridge.names import FACTS_CONFIG_MAP
+from drawbridge.names import FACTS_CONFIG_MAP, NAMESPACE
 
 if TYPE_CHECKING:
     from drawbridge.cluster.session import Session
@@ -36,19 +36,25 @@ async def read_server_features(session: "Session", options: argparse.Namespace) 
     version = await session.version()
     if options.kubernetes_version or options.feature_gates:
         return ServerFeatures(version)
-    namespace = await installed_namespace.find(session)
-    read = await _read_published(session, namespace) if namespace else "nothing is installed"
-    if not isinstance(read, str):
+    registered = await installed_namespace.find_registered(session)
+    namespace = NAMESPACE if registered is None else registered
+    read = await _read_published(session, namespace) if namespace else None
+    if isinstance(read, tuple):
         return ServerFeatures(version, read)
-    message = f"{read}; taking the default feature gates of Kubernetes {version}"
+    missing = f"{_name_source(namespace)} not found" if namespace else "nothing is installed"
+    message = f"{read or missing}; taking the default feature gates of Kubernetes {version}"
     finding = codes.FEATURES_ASSUMED.at("", message)
-    if not namespace:
+    if read is None and not registered:
         finding = replace(finding, severity=Severity.INFO)
     return ServerFeatures(version, findings=(LocatedFinding(finding),))
 
 
-async def _read_published(session: "Session", namespace: str) -> tuple[str, ...] | str:
-    """Return the published fields, or why they are not known."""
+def _name_source(namespace: str) -> str:
+    return f"ConfigMap {namespace}/{FACTS_CONFIG_MAP}"
+
+
+async def _read_published(session: "Session", namespace: str) -> tuple[str, ...] | str | None:
+    """Return the published fields, or why they cannot be read; None if there are none."""
     from drawbridge.agreement.published_facts import (  # noqa: PLC0415  # loaded on demand
         FactsConfigMap,
         PublishedFactsError,
@@ -56,17 +62,16 @@ async def _read_published(session: "Session", namespace: str) -> tuple[str, ...]
     )
     from drawbridge.cluster import resources  # noqa: PLC0415  # same
 
-    where = f"ConfigMap {namespace}/{FACTS_CONFIG_MAP}"
     try:
         config_map = await live_cluster.read_object(
             session, resources.CONFIG_MAPS, FACTS_CONFIG_MAP, namespace
         )
         if config_map is None:
-            return f"{where} not found"
+            return None
         return read_facts(msgspec.convert(config_map, FactsConfigMap)).cluster.keeps
     except ApiError as error:
         if not error.forbidden:
             raise
         return error.message
     except (PublishedFactsError, msgspec.ValidationError) as error:
-        return f"{where}: {error}"
+        return f"{_name_source(namespace)}: {error}"

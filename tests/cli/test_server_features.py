@@ -38,8 +38,8 @@ def published(*dropped: str) -> dict[str, Any]:
 
 def run(folder: Path, *words: str, objects: tuple[Any, ...] = (), forbidden: str = "") -> Printed:
     def prepare(api: FakeApi) -> None:
-        if forbidden:
-            api.fail(403, times=9, part=forbidden)
+        for part in forbidden.split():
+            api.fail(403, times=9, part=part)
 
     def check(api: FakeApi) -> None:
         assert {each.method for each in api.requests} == {"GET"}
@@ -112,3 +112,21 @@ def test_without_an_installation_the_assumption_is_an_info(tmp_path: Path) -> No
     assert ASSUMED not in run(tmp_path, *words).err
     told = run(tmp_path, *words, "-v").err
     assert "info: nothing is installed; taking the default feature gates of Kubernetes 1.36" in told
+
+
+def test_without_access_to_registrations_only_facts_that_may_not_be_read_are_a_warning(
+    tmp_path: Path,
+) -> None:
+    """The role `view` of Kubernetes reads ConfigMaps and no registrations."""
+    configuration = tmp_path / "configuration.yaml"
+    configuration.write_text(CONFIGURATION)
+    words = ("translate", "-f", str(LEGACY / "nvidia.yaml"), "--context", "--strict", "-v")
+    words = (*words, "--config", str(configuration))
+    printed = run(tmp_path, *words, forbidden="webhookconfigurations")
+    assert printed.code == 0
+    assert "info: ConfigMap drawbridge-system/drawbridge-facts not found; taking" in printed.err
+    printed = run(tmp_path, *words, objects=(published(),), forbidden="webhookconfigurations")
+    assert ASSUMED not in printed.err
+    printed = run(tmp_path, *words, forbidden="webhookconfigurations drawbridge-facts")
+    assert (printed.code, printed.err.count(f"[{ASSUMED}]")) == (1, 1)
+    assert "warning: " in printed.err
