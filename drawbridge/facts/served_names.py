@@ -150,15 +150,15 @@ def mark_ignored_names(
 ) -> tuple[list[ClassFacts], list[Finding]]:
     """Mark the classes with devices on `ignoring` nodes, and report them.
 
-    The devices of a class without any can come on each of the nodes.
+    Nothing tells on which nodes the devices of a class without any will be. Its name is left, so
+    that an autoscaler that knows no devices of new nodes can add the first one.
     """
     marked, findings = [], []
     listed = [each for each in nodes if each.node.name in ignoring]
     for row in rows:
         keys = counted[row.name].keys()
         at_risk = [each.node for each in listed if not keys.isdisjoint(each.products)]
-        is_ignored = bool(at_risk) or bool(ignoring and not row.devices)
-        marked.append(replace(row, name_ignored=is_ignored))
+        marked.append(replace(row, name_ignored=bool(at_risk)))
         if at_risk and row.extended:
             findings.append(_report_ignored(row, at_risk))
     return marked, findings

@@ -50,9 +50,9 @@ def is_translated(gathered: GatheredFacts) -> bool:
         ("1.36", {"gpu0": "v1.36.0", "gpu1": "v1.35.4"}, True),
         ("1.37", {"gpu0": "v1.34.1"}, True),
         ("1.37", {"gpu0": "v1.37.0", "cpu0": "v1.35.4"}, False),
-        # The first node with devices can be like the others.
-        ("1.37", {"cpu0": "v1.35.4"}, True),
-        ("1.37", {"cpu0": "v1.36.3"}, False),
+        # An autoscaler may know the devices of the first node only by the name.
+        ("1.37", {"cpu0": "v1.35.4"}, False),
+        ("1.36", {"cpu0": "v1.36.1", "virtual0": "v1.19.10-vk-azure-aci-1.4.14"}, False),
         ("1.37", {"gpu0": ""}, False),
     ],
 )
