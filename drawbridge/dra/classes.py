@@ -21,6 +21,11 @@ def is_implicit_name(name: str) -> bool:
     return name.startswith(IMPLICIT_PREFIX)
 
 
+def compose_implicit_name(device_class: str) -> str:
+    """Return the implicit extended resource of a class; empty if it has none."""
+    return IMPLICIT_PREFIX + device_class if len(device_class) <= MAX_IMPLICIT_LENGTH else ""
+
+
 class ClassConfig(msgspec.Struct, frozen=True):
     """Configuration for every device of the class."""
 

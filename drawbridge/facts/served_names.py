@@ -15,7 +15,7 @@ from drawbridge.cel import CompileError, EvaluationError, Program
 from drawbridge.cel.dra import Selectors, device_variables, find_reads
 from drawbridge.cel.dra.reads import Reads
 from drawbridge.dra.claim import CapacityRequests
-from drawbridge.dra.classes import DeviceClass
+from drawbridge.dra.classes import DeviceClass, compose_implicit_name
 from drawbridge.dra.counted import count_noun, list_some
 from drawbridge.dra.device import Device
 from drawbridge.dra.families import Family, allocates_by
@@ -32,10 +32,13 @@ from drawbridge.facts.device_counts import (
 )
 from drawbridge.facts.model import ClassFacts, ResourceFacts
 from drawbridge.facts.recent_pools import AwayDriver
-from drawbridge.finding import Finding
+from drawbridge.finding import Finding, Severity
 
 _NATIVE = "kubernetes.io"
 _MAX_VERSIONS: Final = 3
+_USE_CLAIMS: Final = (
+    "Upgrade the kubelets of these nodes. Until then, request devices of the class by claims."
+)
 
 
 class CompiledClass:
@@ -159,20 +162,25 @@ def mark_ignored_names(
         keys = counted[row.name].keys()
         at_risk = [each.node for each in listed if not keys.isdisjoint(each.products)]
         marked.append(replace(row, name_ignored=bool(at_risk)))
-        if at_risk and row.extended:
-            findings.append(_report_ignored(row, at_risk))
+        if at_risk and (name := row.extended or compose_implicit_name(row.name)):
+            findings.append(_report_ignored(row, name, at_risk))
     return marked, findings
 
 
-def _report_ignored(row: ClassFacts, nodes: Sequence[Node]) -> Finding:
+def _report_ignored(row: ClassFacts, name: str, nodes: Sequence[Node]) -> Finding:
+    """Report it; an info if nobody gave the class a name, so that few pods request it."""
     versions = list_some(sorted({each.kubelet for each in nodes}), _MAX_VERSIONS, "version")
     count = count_noun(len(nodes), "node")
     message = (
-        f"DeviceClass {row.name} serves {row.extended}, but the kubelets of {count} with its "
-        f"devices ({versions}) ignore that: a pod that requests {row.extended} runs there without "
-        "a device, and pods with claims do not"
+        f"DeviceClass {row.name} serves {name}, but the kubelets of {count} with its devices "
+        f"({versions}) ignore that: a pod that requests {name} runs there without a device, and "
+        "pods with claims do not"
     )
-    return codes.CLASS_NAME_IGNORED.at("", message, object=f"DeviceClass/{row.name}")
+    about = f"DeviceClass/{row.name}"
+    if row.extended:
+        return codes.CLASS_NAME_IGNORED.at("", message, object=about)
+    finding = codes.CLASS_NAME_IGNORED.at("", message, object=about, remedy=_USE_CLAIMS)
+    return replace(finding, severity=Severity.INFO)
 
 
 def _write_share(share: CapacityRequests | None) -> Mapping[str, str]:

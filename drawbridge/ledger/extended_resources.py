@@ -9,12 +9,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from drawbridge.dra.claim import CapacityRequests, ExactRequest, Request
-from drawbridge.dra.classes import (
-    IMPLICIT_PREFIX,
-    MAX_IMPLICIT_LENGTH,
-    DeviceClass,
-    is_implicit_name,
-)
+from drawbridge.dra.classes import DeviceClass, compose_implicit_name, is_implicit_name
 from drawbridge.ledger.pods import SIDECAR, Pod
 
 
@@ -58,8 +53,8 @@ def class_by_resource_name(classes: Iterable[DeviceClass]) -> dict[str, ServingC
     for device_class in ordered:
         name, spec = device_class.metadata.name, device_class.spec
         served = ServingClass(name, spec.share)
-        if len(name) <= MAX_IMPLICIT_LENGTH:
-            names[IMPLICIT_PREFIX + name] = served
+        if implicit := compose_implicit_name(name):
+            names[implicit] = served
         if spec.extended_resource_name:
             names[spec.extended_resource_name] = served
     return names

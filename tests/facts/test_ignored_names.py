@@ -4,14 +4,17 @@ import pytest
 
 from drawbridge.config.model import Configuration
 from drawbridge.documents.values import Value
+from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.gates import Gates, gates_of_version
 from drawbridge.facts.gather import FactsInput, GatheredFacts, gather_facts
+from drawbridge.finding import Severity
 from drawbridge.translate.context import make_context
 from drawbridge.translate.pods import translate
 from tests.facts import clusters
 
 GPU = "nvidia.com/gpu"
 CLASS = "gpu.nvidia.com"
+OFFERED = clusters.device_class(CLASS, GPU)
 LIMITS: Value = {GPU: "1"}
 POD: Value = {
     "metadata": {},
@@ -19,7 +22,7 @@ POD: Value = {
 }
 
 
-def gather(version: str, **kubelets: str) -> GatheredFacts:
+def gather(version: str, device_class: DeviceClass = OFFERED, /, **kubelets: str) -> GatheredFacts:
     """The facts of nodes with these kubelets; those with GPUs are called gpu..."""
     gates = gates_of_version(version)
     assert isinstance(gates, Gates)
@@ -29,7 +32,7 @@ def gather(version: str, **kubelets: str) -> GatheredFacts:
             for name in kubelets
             if name.startswith("gpu")
         ),
-        (clusters.device_class(CLASS, GPU),),
+        (device_class,),
         tuple(clusters.node(name, {}, kubelet=kubelet) for name, kubelet in kubelets.items()),
     )
     return gather_facts(objects, None, gates)
@@ -78,4 +81,15 @@ def test_the_nodes_are_reported_on_which_a_pod_without_a_claim_gets_no_device() 
     (finding,) = gathered.findings
     assert (finding.code, finding.object) == ("ClassNameIgnored", f"DeviceClass/{CLASS}")
     assert "the kubelets of 3 nodes with its devices (v1.34.1, v1.35.4)" in finding.message
+    assert finding.severity is Severity.WARNING
     assert gather("1.36", cpu0="v1.35.4").findings == ()
+
+
+def test_a_class_serves_its_implicit_name_too() -> None:
+    (finding,) = gather("1.36", clusters.device_class(CLASS), gpu0="v1.35.4").findings
+    assert (finding.code, finding.severity) == ("ClassNameIgnored", Severity.INFO)
+    implicit = f"deviceclass.resource.kubernetes.io/{CLASS}"
+    assert f"a pod that requests {implicit} runs there without a device" in finding.message
+    assert "extendedResourceName" not in finding.remedy
+    long = clusters.device_class("long." * 12 + CLASS, cel=f"device.driver == '{CLASS}'")
+    assert gather("1.36", long, gpu0="v1.35.4").findings == ()
