@@ -23,7 +23,6 @@ from controller.dual_nodes import DualNodeReconciler, DualNodeStores
 from controller.facts import FactsReconciler, FactsSources
 from controller.field_probe import ServerSupport
 from controller.missing_templates import LEAST_SECONDS, MissingTemplateReconciler
-from controller.plugin_holders import PluginHolders
 from controller.protocols import ObjectReference, Unstructured
 from controller.quota_mirror import QuotaMirrorReconciler
 from controller.reconcile import Reconciler
@@ -295,7 +294,6 @@ def _dual(
     return DualNodeReconciler(
         nodes,
         DualNodeStores(nodes, MemoryStore(WatchedPod)),
-        PluginHolders(lambda: True),
         dual_nodes=read,
         publishing=lambda: facts.publishing,
         context=lambda: facts.context,

@@ -286,14 +286,11 @@ def reduce_device_pod(pod: HangingPod) -> HangingPod:
     spec, status, entries = pod.spec, pod.status, _first(pod.spec.resource_claims)
     statuses, extended = status.container_statuses or (), status.extended_resource_claim_status
     kept = {entry.name for entry in entries or ()}
-    containers = (*(spec.init_containers or ()), *(spec.containers or ()))
-    lists = (spec.init_containers, spec.containers, *(e.resources.limits for e in containers))
     named = tuple(each for each in status.resource_claim_statuses or () if each.name in kept)
     return replace(
         pod,
         spec=replace(
             spec,
-            parts_left_out=any(len(each or ()) > _MOST_PARTS for each in lists),
             scheduler_name=spec.scheduler_name[:_MAX_NAME],
             resource_claims=entries,
             containers=_reduce_containers(spec.containers),

@@ -25,7 +25,6 @@ from controller.node_plugins import (
     is_available,
     read_plugins,
 )
-from controller.plugin_holders import PluginHolders
 from controller.protocols import (
     Gauge,
     ObjectCache,
@@ -46,7 +45,6 @@ from drawbridge.finding import Finding
 from drawbridge.ledger.plugin_holders import find_held_names, find_held_on
 from drawbridge.ledger.pods import Pod, pod_reader
 from drawbridge.names import DUAL_LABEL as LABEL
-from drawbridge.report.stuck.objects import HangingPod
 from drawbridge.translate.context import TranslationContext
 
 NAME: Final = "dual"
@@ -83,7 +81,6 @@ class DualNodeReconciler:
         self,
         nodes: ObjectCache[WatchedNode],
         stores: DualNodeStores,
-        holders: PluginHolders,
         *,
         dual_nodes: Callable[[], tuple[DualNode, ...] | None],
         publishing: Callable[[], Publishing],
@@ -94,7 +91,6 @@ class DualNodeReconciler:
     ) -> None:
         self._nodes = nodes
         self._stores = stores
-        self._holders = holders
         self._dual_nodes = dual_nodes
         # The dual nodes, and their names: each label depends on these.
         self._dual_names: tuple[object, frozenset[str]] = (None, frozenset())
@@ -127,7 +123,7 @@ class DualNodeReconciler:
         stopped = {each.node for each in dual_nodes if each.stopped}
         unlabelled = [each for each in nodes if LABEL not in (each.value.metadata.labels or {})]
         others = [each for each in unlabelled if each.name not in changes]
-        unknown = self._without_plugin.find(others, self._publishing(), by_name, self._holders)
+        unknown = self._without_plugin.find(others, self._publishing(), by_name)
         gone, stops = map(self._without_plugin.list_drivers, (PluginState.GONE, PluginState.STOPS))
         stops.update(find_stopped(dual_nodes, by_name))
         # A node can get its label when the kubelet has forgotten the plugin that stopped.
@@ -189,18 +185,6 @@ class DualNodeReconciler:
         finally:
             if work.keys() - self._lists.results.keys():
                 self.listener()
-
-    def pod_changed(
-        self, _: WatchedObject[HangingPod] | None, after: WatchedObject[HangingPod] | None
-    ) -> None:
-        """Run again if a node was not listed without what one of its pods may hold.
-
-        The watch of pods can be later than that of nodes.
-        """
-        node = after.value.spec.node_name if after is not None else ""
-        noted = self._without_plugin.unlisted.get(node)
-        if noted is not None and not self._holders.find(node) <= noted:
-            self.listener()
 
     def _names_of(self, dual_nodes: tuple[DualNode, ...] | None) -> frozenset[str]:
         if self._dual_names[0] is not dual_nodes:

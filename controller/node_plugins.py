@@ -8,7 +8,6 @@ import enum
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from controller.plugin_holders import ANY, PluginHolders
 from controller.protocols import WatchedObject
 from controller.watched_objects import WatchedNode, WatchedNodeStatus
 from drawbridge.facts.families import known_families
@@ -115,13 +114,11 @@ def _read_state(status: WatchedNodeStatus, drivers: DriversByName) -> _State:
 class NodesWithoutPlugin:
     """The nodes whose plugin is gone, which pods may outlive.
 
-    The amounts of each are read once a change, and its pods are listed if one may hold devices of a
-    plugin that does not serve, until a list shows none. `unlisted` has the nodes of which no pod
-    does, with the names that their pods hold.
+    The amounts of each are read once a change, and its pods are listed until none has devices of
+    the plugin.
     """
 
     def __init__(self) -> None:
-        self.unlisted: dict[str, frozenset[str]] = {}
         self._states: dict[str, _State] = {}
         self._free: dict[str, frozenset[str]] = {}  # by node, the drivers
         self._meanings: object = None
@@ -131,20 +128,17 @@ class NodesWithoutPlugin:
         nodes: Iterable[WatchedObject[WatchedNode]],
         publishing: Publishing,
         drivers: DriversByName,
-        holders: PluginHolders,
     ) -> dict[str, frozenset[str]]:
-        """Return the nodes whose pods are to be listed, with the drivers of which none serves.
+        """Return the nodes whose pods are not known, with the drivers of which none serves.
 
-        There are none if no driver publishes.
+        All are known if no driver publishes.
         """
         if drivers.meanings != self._meanings:
             # What a node says, and what its pods hold, can mean something else now.
             self._meanings, self._states, self._free = drivers.meanings, {}, {}
         states: dict[str, _State] = {}
         free: dict[str, frozenset[str]] = {}
-        unlisted: dict[str, frozenset[str]] = {}
         unknown: dict[str, frozenset[str]] = {}
-        is_known = holders.fresh
         for node in nodes if publishing else ():
             name, status = node.name, node.value.status
             state = self._states.get(name)
@@ -154,15 +148,9 @@ class NodesWithoutPlugin:
             if name in self._free:
                 free[name] = self._free[name] - state.serving
             asked = state.gone.union(publishing.get(name, ())) - state.serving
-            left = asked - free.get(name, _NONE)
-            if not left:
-                continue
-            held = holders.find(name)
-            if is_known and ANY not in held and all(drivers.find(e) <= state.serving for e in held):
-                unlisted[name] = held
-            else:
+            if left := asked - free.get(name, _NONE):
                 unknown[name] = left
-        self._states, self._free, self.unlisted = states, free, unlisted
+        self._states, self._free = states, free
         return unknown
 
     def list_drivers(self, plugin: PluginState) -> set[DriverOnNode]:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from controller.caches import ControllerCaches
 from controller.former_nodes import FormerNodes
-from controller.plugin_holders import PluginHolders
 from controller.usage_observer import UsageObserver
 from drawbridge.cluster.server_clock import boot_time
 
@@ -24,11 +23,9 @@ class Observations:
             lambda: caches.synced,
         )
         self.former = FormerNodes(boot_time)
-        self.plugin_holders = PluginHolders(lambda: caches.device_pods.fresh)
         caches.nodes.subscribe(self.former.node_changed)
         caches.nodes.subscribe(self.usage.plugins.node_changed)
         caches.claims.subscribe(self.usage.claim_changed)
         caches.pods.subscribe(self.usage.pod_changed)
         caches.device_pods.subscribe(self.usage.device_pod_changed)
-        caches.device_pods.subscribe(self.plugin_holders.pod_changed)
         caches.slices.subscribe(self.usage.slice_changed)

@@ -314,7 +314,6 @@ class Reconcilers:
         dual = DualNodeReconciler(
             self._caches.nodes,
             DualNodeStores(nodes, self._store(PODS)),
-            self._observations.plugin_holders,
             dual_nodes=lambda: self.facts.dual_nodes,
             publishing=lambda: self.facts.publishing,
             context=lambda: self.facts.context,
@@ -323,7 +322,6 @@ class Reconcilers:
             now=time.monotonic,
         )
         dual.listener = self._wake(dual.name)
-        self._follow(self._caches.device_pods.subscribe, dual.pod_changed)
         yield dual
         yield self.owned
         yield self.rules

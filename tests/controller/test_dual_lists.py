@@ -5,13 +5,12 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 import pytest
 
 from controller import node_plugins
-from controller.device_users import read_device_pod, reduce_device_pod
 from controller.dual_nodes import LABEL, MAX_LISTS
 from controller.node_plugins import DriversByName, PluginState, read_plugins
 from controller.protocols import Unstructured
 from drawbridge.api_error import ApiError
 from drawbridge.facts.served_names import DualNode
-from tests.controller.test_dual_nodes import CLAIMED, EFA, HELD, NAME, Scene
+from tests.controller.test_dual_nodes import HELD, NAME, Scene
 from tests.tables import every_row
 
 
@@ -190,84 +189,6 @@ def test_what_a_node_says_of_plugins_is_read_again_only_after_it_changed(
         scene.nodes.put({"metadata": {"name": "a", "labels": {}}, "status": status})
         scene.reconcile()
         assert len(read) == (2 if amount == "8" else 1)
-
-
-GONE = {"allocatable": {NAME: "0"}, "capacity": {NAME: "0"}}
-# What a node says of its plugins, what its pod requests, and what else its status says.
-UNLISTED = {
-    "a node without a plugin": ({}, "cpu", {}),
-    "a plugin that is gone": (GONE, "cpu", {}),
-    "a pod with devices of a plugin that serves": ({"allocatable": {EFA: "4"}}, EFA, {}),
-    "a pod whose claim has the name": (GONE, NAME, CLAIMED),
-    "a pod that has ended": (GONE, NAME, {"phase": "Failed"}),
-}
-
-
-@every_row("case", UNLISTED)
-def test_the_pods_of_a_node_are_not_listed_if_none_can_hold_a_device_of_a_former_plugin(
-    case: str,
-) -> None:
-    """Each leader would list all pods of the cluster."""
-    status, resource, more = UNLISTED[case]
-    scene = Scene()
-    scene.dual_nodes = ()
-    scene.nodes.put({"metadata": {"name": "a", "labels": {}}, "status": status})
-    scene.pod("p", "a", resource, **(HELD | more))
-    assert scene.reconcile() == {"a": {}}
-    assert scene.pods.requests == []
-    scene.fresh = False  # the watch of pods is behind
-    scene.reconcile()
-    assert scene.pods.requests == [("list", "spec.nodeName=a")]
-
-
-def test_a_pod_that_the_watch_shows_late_starts_a_run_and_labels_its_node() -> None:
-    scene, runs = Scene(), list[str]()
-    scene.dual_nodes = ()
-    scene.nodes.put({"metadata": {"name": "a", "labels": {}}, "status": GONE})
-    scene.reconciler.listener = lambda: runs.append("run")
-    scene.pods.subscribe(scene.reconciler.pod_changed)
-    assert scene.reconcile() == {"a": {}}
-    claims = [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]
-    spec = {"nodeName": "a", "containers": [], "resourceClaims": claims}
-    scene.pods.put({"metadata": {"name": "claims", "namespace": "x"}, "spec": spec})
-    scene.pod("elsewhere", "b", NAME, **HELD)
-    assert runs == []
-    scene.pod("late", "a", NAME, **HELD)
-    assert runs == ["run"]
-    assert scene.reconcile() == {"a": {LABEL: "true"}}
-
-
-def test_a_device_of_an_init_container_is_one_of_its_pod() -> None:
-    scene = Scene()
-    scene.dual_nodes = ()
-    scene.nodes.put({"metadata": {"name": "a", "labels": {}}, "status": GONE})
-    containers = [{"name": "first", "resources": {"limits": {NAME: "1"}}}]
-    spec = {"nodeName": "a", "initContainers": containers}
-    scene.pods.put({"metadata": {"name": "p", "namespace": "x"}, "spec": spec, "status": HELD})
-    assert scene.reconcile() == {"a": {LABEL: "true"}}
-
-
-def test_a_pod_of_which_the_cache_keeps_some_containers_only_can_hold_any_device() -> None:
-    """Its namespace has more than its share of the memory."""
-    scene = Scene()
-    scene.dual_nodes = ()
-    scene.pods.decode = lambda raw: reduce_device_pod(read_device_pod(raw))
-    scene.nodes.put({"metadata": {"name": "a", "labels": {}}, "status": GONE})
-    names = [*(f"example.com/{each}" for each in range(8)), NAME]
-    containers = [{"name": e, "resources": {"limits": {e: "1"}}} for e in names]
-    spec = {"nodeName": "a", "containers": containers}
-    scene.pods.put({"metadata": {"name": "p", "namespace": "x"}, "spec": spec, "status": HELD})
-    assert scene.reconcile() == {"a": {LABEL: "true"}}
-
-
-def test_a_pod_that_is_gone_holds_nothing() -> None:
-    scene = Scene()
-    scene.dual_nodes = ()
-    scene.nodes.put({"metadata": {"name": "a", "labels": {}}, "status": GONE})
-    scene.pod("p", "a", NAME, **HELD)
-    scene.pods.remove("p", "x")
-    assert scene.reconcile() == {"a": {}}
-    assert scene.pods.requests == []
 
 
 def refuse_list(_namespace: str = "", *, fields: str = "") -> AsyncIterator[Unstructured]:

@@ -7,12 +7,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from controller.device_users import read_device_pod
 from controller.dual_nodes import LABEL, DualNodeReconciler, DualNodeStores
 from controller.node_plugins import ABSENCE_SECONDS
-from controller.plugin_holders import PluginHolders
 from controller.protocols import Gauge, ObjectReference, Unstructured
-from controller.watched_objects import WatchedNode
+from controller.watched_objects import WatchedNode, WatchedPod
 from drawbridge.api_error import ApiError
 from drawbridge.config.model import Configuration
 from drawbridge.config.string_formats import DriverName, ObjectName, ResourceName
@@ -42,7 +40,7 @@ class Scene:
     def __init__(self, **labels: dict[str, str]) -> None:
         self.nodes, self.pods, self.reporter = (
             MemoryStore(WatchedNode),
-            MemoryStore(None, decode=read_device_pod),
+            MemoryStore(WatchedPod),
             FakeReporter(),
         )
         for name, of_node in labels.items():
@@ -51,14 +49,10 @@ class Scene:
         self.publishing = {"a": frozenset({"gpu.nvidia.com"})}
         self.time = 0.0
         reference = ObjectReference("ConfigMap", "drawbridge-facts", "own")
-        self.fresh = True
-        holders = PluginHolders(lambda: self.fresh)
-        self.pods.subscribe(holders.pod_changed)
         self.context = make_context(Configuration())
         self.reconciler = DualNodeReconciler(
             self.nodes,
             DualNodeStores(self.nodes, self.pods),
-            holders,
             dual_nodes=lambda: self.dual_nodes,
             publishing=lambda: self.publishing,
             context=lambda: self.context,
@@ -405,16 +399,15 @@ def test_pods_of_a_node_are_listed_until_none_holds_a_device_and_again_after_the
 ) -> None:
     scene = Scene()
     scene.dual_nodes = ()
-    for allocatable, phase, lists, is_labelled in (
-        ("0", "", False, False),
-        ("0", "Pending", True, False),  # the kubelet refuses a pod that it has not started
-        ("0", "Running", False, False),  # no plugin gives devices to this pod
-        ("8", "Running", False, False),
-        ("0", "Running", True, True),
+    for allocatable, holds, lists, is_labelled in (
+        ("0", False, True, False),
+        ("0", True, False, False),  # no plugin gives devices to this pod
+        ("8", True, False, False),
+        ("0", True, True, True),
     ):
         scene.nodes.put(_node("x", allocatable, **beside))
-        if phase:
-            scene.pod("old", "x", NAME, phase=phase)
+        if holds:
+            scene.pod("old", "x", NAME, phase="Running")
         before = len(scene.pods.requests)
         assert scene.reconcile() == {"x": {LABEL: "true"} if is_labelled else {}}
         assert (len(scene.pods.requests) > before) is lists
@@ -440,7 +433,6 @@ def test_a_name_that_gets_a_meaning_later_labels_the_nodes_of_its_former_plugin(
     """Its plugin is gone before or after it gets a meaning, and that of the GPUs before."""
     scene = Scene()
     scene.dual_nodes = ()
-    scene.pod("refused", "a", NAME, phase="Pending")
     scene.pod("old", "a", NIC, phase="Running")
     scene.nodes.put(_node("a", "0", **{NIC: served}))
     assert scene.reconcile() == {"a": {}}

@@ -10,14 +10,12 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-import msgspec
 import pytest
 
 from certs.reconciler import CertificateReconciler
 from certs.rotation import RotationPolicy
 from controller.caches import ControllerCaches
 from controller.certificates import make_certificate_parts
-from controller.device_users import read_device_pod
 from controller.dual_nodes import DualNodeReconciler
 from controller.giving_back import GivingBack
 from controller.observations import Observations
@@ -26,7 +24,6 @@ from controller.reconcilers import ControllerContext, Reconcilers
 from controller.template_gc import TemplateGarbageCollector
 from drawbridge.agreement.required_versions import RequiredVersions
 from drawbridge.cluster.cache import Cache
-from drawbridge.cluster.store import CachedObject
 from drawbridge.config.model import Configuration
 from drawbridge.process.settings import Settings, watch_in_use
 from tests.cluster.fake.session import ServerSession
@@ -71,15 +68,6 @@ def test_a_term_wakes_what_has_to_run_again(monkeypatch: pytest.MonkeyPatch) -> 
     (dual,) = (each for each in reconcilers.all() if isinstance(each, DualNodeReconciler))
     assert not reconcilers.wake_ups["dual"].is_set()
     dual.listener()
-    assert reconcilers.wake_ups["dual"].is_set()
-    reconcilers.wake_ups["dual"].clear()
-    dual._without_plugin.unlisted = {"a": frozenset()}  # noqa: SLF001  # as a run does
-    limits = {"limits": {"nvidia.com/gpu": "1"}}
-    spec = {"nodeName": "a", "containers": [{"name": "main", "resources": limits}]}
-    pod = read_device_pod(msgspec.json.encode({"spec": spec}))
-    caches.device_pods._index.put(CachedObject("x", "p", "u", "1", b"", pod))  # noqa: SLF001
-    assert observations.plugin_holders.find("a") == {"nvidia.com/gpu"}
-    assert not observations.plugin_holders.fresh
     assert reconcilers.wake_ups["dual"].is_set()
 
 

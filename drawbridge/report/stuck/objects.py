@@ -216,8 +216,6 @@ class HangingContainer(_Part, frozen=True):
 
 
 class _PodSpec(_Part, frozen=True):
-    # Whether a cache does not keep all containers and limits.
-    parts_left_out: bool = False
     node_name: str = ""
     restart_policy: str = "Always"
     scheduler_name: str = ""
@@ -241,7 +239,6 @@ class _ContainerStatus(_Part, frozen=True):
 
 
 class _RequestMapping(_Part, frozen=True):
-    resource_name: str = ""
     container_name: str = ""
     request_name: str = ""
 
