@@ -24,6 +24,7 @@ _BYTES_OF_A_VALUE: Final = 100
 _BYTES_OF_A_NAME: Final = 150
 _ASCII: Final = getsizeof("") + 15
 _EMPTY_DICT: Final = getsizeof({}) + 15 & -16
+_BYTES_OF_RAW: Final = 64  # besides its bytes; what getsizeof tells of it has no meaning
 _Parts = Callable[[Any], Collection[Any]]
 
 
@@ -49,8 +50,9 @@ def _measure(kept: tuple[object, ...]) -> int | None:
     total, seen, left = 0, 0, [*kept]
     while left:
         value = left.pop()
-        total += getsizeof(value) + 15 & -16  # blocks of memory are multiples of 16 bytes
         kind = value.__class__
+        size = _BYTES_OF_RAW if kind is msgspec.Raw else getsizeof(value)
+        total += size + 15 & -16  # blocks of memory are multiples of 16 bytes
         find = _PARTS.get(kind)
         parts = (find or _note_parts(kind))(value)
         seen += len(parts)

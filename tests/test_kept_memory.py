@@ -32,6 +32,13 @@ def requesting(number: int, **asked: Any) -> dict[str, Any]:  # noqa: ANN401
     return made(number, spec={"devices": {"requests": [request]}})
 
 
+def configured(number: int) -> dict[str, Any]:
+    parameters = {"apiVersion": "d/v1", "kind": "Config", "sharing": {"strategy": f"s{number}"}}
+    config = [{"opaque": {"driver": f"d{number}", "parameters": parameters}}]
+    request = {"name": f"r{number}", "exactly": {"deviceClassName": f"c{number}"}}
+    return made(number, spec={"devices": {"requests": [request], "config": config}})
+
+
 def allocated(number: int, count: int = 1, **more: Any) -> dict[str, Any]:  # noqa: ANN401
     results = [
         {"request": "r", "driver": "d", "pool": f"n{number}", "device": f"{each}", **more}
@@ -67,6 +74,7 @@ def texts(number: int) -> list[str]:
 SHAPES: Final[dict[str, tuple[str, Callable[[int], dict[str, Any]], int]]] = {
     "a claim": ("claims", requesting, 1000),
     "an allocated claim": ("claims", allocated, 1000),
+    "a claim with a configuration": ("claims", configured, 1000),
     "labels": ("claims", lambda n: made(n, metadata={"labels": labels(n)}), 20),
     "wide": ("claims", lambda n: made(n, metadata={"annotations": {"a": WIDE + "x" * 50_000}}), 20),
     "amounts": ("claims", lambda n: requesting(n, capacity={"requests": amounts(n)}), 20),
@@ -88,7 +96,10 @@ SHAPES: Final[dict[str, tuple[str, Callable[[int], dict[str, Any]], int]]] = {
     ),
 }
 # Objects as a cluster has thousands of them are not priced at much more than they take.
-USUAL: Final = ("a claim", "an allocated claim", "a plain pod", "pods with claims")
+USUAL: Final = (
+    *("a claim", "an allocated claim", "a claim with a configuration"),
+    *("a plain pod", "pods with claims"),
+)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -111,6 +122,12 @@ def test_objects_take_no_more_than_is_measured(shape: str) -> None:
     assert measured >= taken
     if shape in USUAL:
         assert measured < 2 * taken
+
+
+def test_json_that_is_kept_as_it_is_counts_its_bytes() -> None:
+    before = measure_memory(text=b"")
+    raw = msgspec.json.decode(b"[" + b"1," * 4999 + b"1]", type=msgspec.Raw)
+    assert 10_000 < measure_memory(raw, text=b"") - before < 12_000
 
 
 def test_no_value_is_left_out_of_an_object_that_is_not_walked() -> None:
