@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from e2e.audit.__main__ import read_roles
-from e2e.audit.writes import Write, changed_paths, compare, find_writes, read_argo
+from e2e.audit.writes import Write, changed_paths, compare, covers, find_writes, read_argo
 from e2e.bridge.placement import HEADER, OWNED, BridgeStage, bridge_scenario
 from e2e.controlplane.client import Client
 from e2e.installed.configuring import configure_and_wait
@@ -57,9 +57,13 @@ def _place_natively(stage: BridgeStage) -> list[Write]:
     before = stage.client.get(CONFIGURATION)["data"]["config.yaml"]
     configure_and_wait(cluster, HEADER)
     try:
-        wrote = partial(_has, stage, HOOKS, "matchConditions")
-        stage.wait("the webhooks have a condition", wrote)
-        return list(_find_writes(stage.client))
+        # The controller owns no condition once it is written.
+        condition = Write(ADMISSION, WEBHOOKS[HOOKS], ".webhooks[].matchConditions")
+        stage.wait(
+            "the webhook for pods has another condition",
+            lambda: any(covers(condition, each) for each in _change_webhooks(stage)),
+        )
+        return [*_change_webhooks(stage), *_find_writes(stage.client)]
     finally:
         configure_and_wait(cluster, before)
 
