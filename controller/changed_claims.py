@@ -10,8 +10,8 @@ of one content once for each version of their template.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from typing import Final, Protocol
+from collections.abc import AsyncIterator, Callable
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -51,20 +51,22 @@ class ClaimStore(Protocol):
         """Yield the claims of a namespace that match a field selector."""
 
 
+class ClaimSources(NamedTuple):
+    """Claims, the pods and templates that they are for, and whether pods have been listed."""
+
+    claims: ObjectCache[WatchedClaim]
+    pods: ObjectCache[HangingPod]
+    templates: ObjectCache[PartialObject]
+    has_pods: Callable[[], bool]
+
+
 class ChangedClaimReconciler:
     """Compares each claim with its template once, when it is first seen."""
 
     name = NAME
 
-    def __init__(
-        self,
-        claims: ObjectCache[WatchedClaim],
-        pods: ObjectCache[HangingPod],
-        templates: ObjectCache[PartialObject],
-        store: ClaimStore,
-        reporter: Reporter,
-    ) -> None:
-        self._claims, self._pods, self._templates = claims, pods, templates
+    def __init__(self, sources: ClaimSources, store: ClaimStore, reporter: Reporter) -> None:
+        self._claims, self._pods, self._templates, self._has_pods = sources
         self._store = store
         self._reporter = reporter
         # How many runs a claim that was not compared yet can still wait for its pod and template.
@@ -87,7 +89,9 @@ class ChangedClaimReconciler:
             self._left[after.namespace, after.name] = _RUNS
 
     async def reconcile(self) -> None:
-        """Compare the claims that were not compared yet."""
+        """Compare the claims that were not compared yet, once pods have been listed."""
+        if not self._has_pods():
+            return
         if self._is_first_run:
             for number, claim in enumerate(tuple(self._claims.all()), 1):
                 self.claim_changed(None, claim)

@@ -26,7 +26,7 @@ from controller.certificates import (
 )
 from controller.change_books import ChangeCounter
 from controller.changed_claims import NAME as CLAIMS_OF_TEMPLATES
-from controller.changed_claims import ChangedClaimReconciler
+from controller.changed_claims import ChangedClaimReconciler, ClaimSources
 from controller.configuration import NAME as CONFIGURATION
 from controller.configuration import ConfigurationReconciler
 from controller.dual_nodes import DualNodeReconciler, DualNodeStores
@@ -244,9 +244,9 @@ class Reconcilers:
 
     def _make_changed_claims(self) -> ChangedClaimReconciler:
         caches = self._caches
-        return ChangedClaimReconciler(
-            caches.claims, caches.device_pods, caches.templates, self._store(CLAIMS), self._reporter
-        )
+        pods = caches.device_pods
+        sources = ClaimSources(caches.claims, pods, caches.templates, lambda: pods.synced)
+        return ChangedClaimReconciler(sources, self._store(CLAIMS), self._reporter)
 
     def _make_garbage_collector(self) -> TemplateGarbageCollector:
         return TemplateGarbageCollector(

@@ -8,6 +8,7 @@ can store less of that than is written; what the mark has and the status lacks w
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 import msgspec
@@ -40,6 +41,7 @@ class MarkedDevice(msgspec.Struct, frozen=True, rename="camel", kw_only=True, om
     skip_node_operations: tuple[str, ...] = ()
 
 
+_ID: Final = attrgetter("driver", "pool", "device")
 _STORED: Final = tuple(
     each for each in msgspec.structs.fields(AllocationResult) if hasattr(MarkedDevice, each.name)
 )
@@ -132,8 +134,10 @@ def list_dropped(written: Allocation, stored: Allocation) -> frozenset[str]:
 def _compare(
     written: Iterable[MarkedDevice | AllocationResult], stored: Allocation
 ) -> Iterator[DroppedField]:
-    for result, device in zip(_held(stored), written, strict=False):
-        for field in _STORED:
+    # Webhooks and policies can change the order, and the devices.
+    pairs = zip(sorted(_held(stored), key=_ID), sorted(written, key=_ID), strict=False)
+    for result, device in pairs:
+        for field in _STORED if _ID(result) == _ID(device) else ():
             if getattr(device, field.name) and not getattr(result, field.name):
                 yield DroppedField(field.encode_name, result)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from controller import changed_claims
-from controller.changed_claims import ChangedClaimReconciler
+from controller.changed_claims import ChangedClaimReconciler, ClaimSources
 from controller.device_users import read_device_pod, read_watched_claim
 from controller.watched_objects import PartialObject
 from drawbridge.agreement.owned_templates import LARGEST_TEMPLATE
@@ -33,13 +33,13 @@ class Scene:
         self.claims = MemoryStore(None, decode=read_watched_claim)
         self.pods = MemoryStore(None, decode=read_device_pod)
         self.templates, self.reporter = MemoryStore(PartialObject), FakeReporter()
+        self.has_pods = True
         self.start()
 
     def start(self) -> None:
         """Begin a term."""
-        self.reconciler = ChangedClaimReconciler(
-            self.claims, self.pods, self.templates, self.claims, self.reporter
-        )
+        sources = ClaimSources(self.claims, self.pods, self.templates, lambda: self.has_pods)
+        self.reconciler = ChangedClaimReconciler(sources, self.claims, self.reporter)
         self.claims.subscribe(self.reconciler.claim_changed)
 
     def put_template(self, name: str = MADE.name, **more: Any) -> None:  # noqa: ANN401  # JSON
@@ -154,6 +154,16 @@ def test_a_comparison_that_raises_does_not_fail_each_run_for_ever(
         with pytest.raises(TypeError):
             scene.run()
     scene.run()
+
+
+def test_no_run_counts_before_pods_have_been_listed() -> None:
+    scene = Scene()
+    scene.has_pods = False
+    scene.put_template()
+    scene.put_claim(scene.put_pod())
+    assert scene.run(WAITED_RUNS + 1) == []
+    scene.has_pods = True
+    assert len(scene.run()) == 1
 
 
 def test_a_claim_that_others_add_to_is_as_its_template_says() -> None:

@@ -18,6 +18,7 @@ from drawbridge.ledger.allocation_mark import (
     format_mark,
     is_allocated_by_us,
     is_mark_of,
+    list_dropped,
     make_mark,
     read_mark,
 )
@@ -126,14 +127,16 @@ def test_whose_allocation_it_is_and_what_is_not_stored_of_it_stay_known(
         binding_conditions=("Ready",),
     )
     device = AllocationResult(request="held", driver="x.io", pool="p", device="b")
-    written, stored = (
-        Allocation(AllocatedDevices((each, device))) for each in (share, replace(share, **fields))
-    )
+    left = replace(share, **fields)
+    written = Allocation(AllocatedDevices((share, device)))
     mark = format_mark(make_mark(written, lambda *_: ()))
-    whole = replace(claim(mark, allocated=True), status=ClaimStatus(stored))
-    for read in (whole, reduce_claim(whole)):
-        assert is_allocated_by_us(read)
-        assert str(find_dropped(read) or "") == dropped
+    for results in ((left, device), (device, left)):
+        stored = Allocation(AllocatedDevices(results))
+        whole = replace(claim(mark, allocated=True), status=ClaimStatus(stored))
+        assert bool(list_dropped(written, stored)) is bool(dropped)
+        for read in (whole, reduce_claim(whole)):
+            assert is_allocated_by_us(read)
+            assert str(find_dropped(read) or "") == dropped
 
 
 @pytest.mark.parametrize(
