@@ -139,11 +139,6 @@ class Conditions(NamedTuple):
     changed_by_others: float = 0.0
 
     @property
-    def version(self) -> str:
-        """The version of Kubernetes."""
-        return "1.35" if self.group_kind is WORKLOAD else "1.36"
-
-    @property
     def forgets_pods(self) -> bool:
         """Whether an allocator can forget pods that wait, so that only the scheduler wakes them."""
         return self.most_records < MAX_RECORDS

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def list_objects(world: "World") -> Iterator[JSON]:
     """Yield what administrators and our controller have written."""
     conditions = world.conditions
-    yield from make_system(compose(conditions, Chosen()), conditions.version)
+    yield from make_system(compose(conditions, Chosen()), world.server.version)
     yield make_quota()
     yield from make_namespaces() if conditions.selects else ()
     yield from make_mirrored(refuses=conditions.refuses_mirror) if conditions.has_mirror else ()
