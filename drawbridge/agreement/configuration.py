@@ -18,12 +18,16 @@ from drawbridge.config.codes import (
 from drawbridge.config.load import OBJECT
 from drawbridge.config.model import Configuration, Placement
 from drawbridge.config.target import Target
+from drawbridge.dra.codes import WRONG_VALUE
 from drawbridge.dra.slices import Slice
 from drawbridge.facts.families import find_family
 from drawbridge.finding import Finding
+from drawbridge.translate.legacy.dialects import hami, volcano
 from drawbridge.translate.legacy.read import find_dialects
 from drawbridge.translate.targets.available import MODULES
 
+# Of the dialects that read defaults.
+_PERCENTAGES: Final = (hami.NAMES.cores, volcano.NAMES.cores)
 _SHARED: Final = "the capacity for several claims"
 
 
@@ -32,7 +36,7 @@ def read_configuration(value: object) -> Configuration | tuple[Finding, ...]:
     loaded = accept_configuration(value, ACCEPTED_NAMES)
     if not isinstance(loaded, Configuration):
         return loaded
-    return (*_check_names(loaded), *_check_drivers(loaded)) or loaded
+    return (*_check_names(loaded), *_check_percentages(loaded), *_check_drivers(loaded)) or loaded
 
 
 def _check_names(configuration: Configuration) -> Iterator[Finding]:
@@ -40,6 +44,13 @@ def _check_names(configuration: Configuration) -> Iterator[Finding]:
         if dialects := find_dialects(name):
             message = f"{name} has a meaning in the dialect {' and '.join(dialects)}"
             yield RESOURCE_NAME_TAKEN.at(path, message, object=OBJECT)
+
+
+def _check_percentages(configuration: Configuration) -> Iterator[Finding]:
+    for name, amount in configuration.legacy.defaults.items():
+        if name in _PERCENTAGES and amount.value() > 100:
+            message = f"{name} must be from 0 to 100 percent, not {amount}"
+            yield WRONG_VALUE.at(f"legacy.defaults[{name}]", message, object=OBJECT)
 
 
 def _check_drivers(configuration: Configuration) -> Iterator[Finding]:

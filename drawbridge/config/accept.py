@@ -141,11 +141,7 @@ def _find_wrong_limits(
     total = quota.total.get(name, {})
     for amount, most in amounts.items():
         own = amount.rpartition("/")[2]
-        if most.sign() < 0:
-            yield amount, WRONG_VALUE, f"{amount} must not be negative, and is {most}"
-        elif amount == DEVICES and most.exact_int() is None:
-            yield amount, WRONG_VALUE, f"{amount} must be a whole number, and is {most}"
-        elif amount != DEVICES and own.lower() in _LIKE_DEVICES:
+        if amount != DEVICES and own.lower() in _LIKE_DEVICES:
             yield amount, no_effect, f"no device has a capacity {amount}; {DEVICES} counts devices"
         elif own != amount and own in amounts:
             yield amount, no_effect, f"{own} is the same capacity; keep one of them"
@@ -189,16 +185,11 @@ def _check_names(configuration: Configuration) -> Iterator[Finding]:
 
 
 def _check_legacy(configuration: Configuration) -> Iterator[Finding]:
-    """Yield findings for names that stand for themselves, and for units that round an amount."""
+    """Yield findings for names that stand for themselves."""
     for name, meant in configuration.legacy.renames.items():
         if name == meant:
             path, message = f"legacy.renames[{name}]", f"{name} stands for itself"
             yield codes.ENTRY_WITHOUT_EFFECT.at(path, message, object=OBJECT)
-    units = configuration.legacy.units
-    for name in (name for target in configuration.targets for name in target.amounts):
-        if name in units and (units[name].exact_int() or 0) <= 0:
-            message = f"a unit of {name} must be a whole number, not {units[name]}"
-            yield codes.ENTRY_WITHOUT_EFFECT.at(f"legacy.units[{name}]", message, object=OBJECT)
 
 
 def list_names(configuration: Configuration) -> Iterator[tuple[str, str]]:

@@ -26,14 +26,15 @@ from drawbridge.config.string_formats import (
     NetworkName,
     NodeShapeText,
     ObjectName,
+    PositiveQuantity,
     ResourceName,
+    WholeQuantity,
 )
 from drawbridge.config.target import NamedDevices, Target
 from drawbridge.dra.compatibility import UnsetGroups
-from drawbridge.dra.quantity import Quantity
 from drawbridge.names import API_VERSION
 
-QuotaAmounts = Mapping[AttributeName, Quantity]
+QuotaAmounts = Mapping[AttributeName, WholeQuantity]
 
 
 KIND: Final = "Configuration"
@@ -124,11 +125,11 @@ class Legacy(ConfigurationPart, frozen=True):
         describe("Custom resource names, and the known resource that each one stands for."),
     ] = {}
     units: Annotated[
-        Mapping[ResourceName, Quantity],
+        Mapping[ResourceName, PositiveQuantity],
         describe("The amount that one unit of a resource stands for, such as 2Mi."),
     ] = {}
     defaults: Annotated[
-        Mapping[ResourceName, Quantity],
+        Mapping[ResourceName, WholeQuantity],
         describe("The amount to assume for a resource that a pod does not request."),
     ] = {}
     networks: Annotated[

@@ -10,7 +10,6 @@ from msgspec import inspect
 
 from drawbridge.config import string_formats
 from drawbridge.config.model import REQUIRED, Configuration
-from drawbridge.dra.quantity import Quantity
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
@@ -71,7 +70,9 @@ def describe_type(info: inspect.Type) -> str:  # noqa: PLR0911  # one line for e
             return f"list of {describe_type(item)}"
         case inspect.DictType(key_type=key, value_type=item):
             return f"map of {describe_type(key)} to {describe_type(item)}"
-        case inspect.CustomType(cls=cls) if issubclass(cls, string_formats.Text):
+        case inspect.CustomType(cls=cls) if issubclass(
+            cls, string_formats.Text | string_formats.WholeQuantity
+        ):
             return cls.NAME
         case inspect.LiteralType(values=values):
             return ", ".join(f"`{value}`" for value in sorted(map(str, values)))
@@ -81,7 +82,7 @@ def describe_type(info: inspect.Type) -> str:  # noqa: PLR0911  # one line for e
             return _simple(info)
 
 
-def _simple(info: inspect.Type) -> str:  # noqa: PLR0911  # the same
+def _simple(info: inspect.Type) -> str:
     match info:
         case inspect.IntType(ge=low, le=high) if high is not None:
             return f"number from {low} to {high}"
@@ -91,8 +92,6 @@ def _simple(info: inspect.Type) -> str:  # noqa: PLR0911  # the same
             return "object"
         case inspect.BoolType():
             return "`true`, `false`"
-        case inspect.CustomType(cls=cls) if issubclass(cls, Quantity):
-            return "quantity"
         case inspect.FloatType():
             return "number"
         case _:

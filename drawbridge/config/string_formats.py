@@ -1,4 +1,4 @@
-"""String types with a format: names, labels and expressions as Kubernetes accepts them.
+"""Types of values with a format: names, labels, expressions and amounts, as Kubernetes has them.
 
 The type of a configuration field defines its validation and its JSON Schema.
 """
@@ -8,13 +8,14 @@ from typing import ClassVar, Final
 
 from drawbridge.dra import formats
 from drawbridge.dra.decode_errors import describe_value
-from drawbridge.dra.quantity import Quantity, from_json
+from drawbridge.dra.quantity import INT64_MAX, Quantity, from_json
 from drawbridge.dra.rules import check_weight_name
 
 _LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
 _KEY: Final = r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
 _PROPERTY: Final = r"[A-Za-z0-9_./-]+=[^,]+"
+_WHOLE_QUANTITY: Final = r"^\s*\+?[0-9.]+([kMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?\s*$"
 _MAX_EXPRESSION_LENGTH: Final = 10 * 1024
 
 
@@ -179,10 +180,45 @@ class NodeShapeText(Text):
         return "names a property twice" if len(set(names)) < len(names) else None
 
 
+class WholeQuantity(Quantity):
+    """A quantity that is a whole number of an int64."""
+
+    __slots__ = ()
+    NAME: ClassVar[str] = "whole quantity"
+    LEAST: ClassVar[int] = 0
+
+    @classmethod
+    def read(cls, value: object) -> "WholeQuantity":
+        """Convert a plain value. Raises ValueError if it is not in the range."""
+        if value is None:
+            raise ValueError("must not be null")
+        read = from_json(value)
+        number = read.exact_int()
+        shown = describe_value(value)
+        amount, milli, _ = shown.strip('" ').partition("m")
+        if milli:
+            hint = f"m stands for thousandths; did you mean {amount}Mi?"
+            raise ValueError(f"must be a whole number, not {shown}; {hint}")
+        if number is None:
+            raise ValueError(f"must be a whole number, not {shown}")
+        if not cls.LEAST <= number <= INT64_MAX:
+            limit = f"at least {cls.LEAST}" if number < cls.LEAST else "less than 8Ei"
+            raise ValueError(f"must be {limit}, not {shown}")
+        return cls(read.mantissa, read.scale, read.format, read.decimal, read.text)
+
+
+class PositiveQuantity(WholeQuantity):
+    """A quantity that is a positive whole number of an int64."""
+
+    __slots__ = ()
+    NAME = "positive whole quantity"
+    LEAST = 1
+
+
 def read_text(kind: type, value: object) -> object:
     """Convert a plain value to `kind`. Raises ValueError if the value is not valid."""
-    if issubclass(kind, Quantity):
-        return from_json(value)
+    if issubclass(kind, WholeQuantity):
+        return kind.read(value)
     if not issubclass(kind, Text):
         raise TypeError(f"{kind.__name__} is not a string format")
     problem = kind.problem(value) if isinstance(value, str) else "must be a string"
@@ -201,8 +237,14 @@ def to_plain(value: object) -> object:
 
 def json_schema(kind: type) -> dict[str, object]:
     """Return the JSON Schema of `kind`."""
-    if issubclass(kind, Quantity):
-        return {"type": ["string", "number"], "title": "Quantity"}
+    if issubclass(kind, WholeQuantity):
+        return {
+            "type": ["string", "integer"],
+            "title": kind.__name__,
+            "pattern": _WHOLE_QUANTITY,
+            "minimum": kind.LEAST,
+            "maximum": INT64_MAX,
+        }
     if issubclass(kind, Text):
         return {"type": "string", "pattern": f"^({kind.PATTERN})$", "maxLength": kind.MAX_LENGTH}
     raise NotImplementedError

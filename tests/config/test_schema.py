@@ -47,7 +47,7 @@ BEYOND = {
     "a renamed name",
     "a resource name that stands for itself",
     "a selector that does not compile",
-    "a unit that is no whole number, and one that is nothing",
+    "amounts that no API object can hold",
 }
 
 

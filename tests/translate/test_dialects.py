@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from drawbridge.config.model import Configuration
+from drawbridge.config.string_formats import read_text
 from drawbridge.documents.paths import format_path, get_value
 from drawbridge.finding import Severity
 from drawbridge.translate.decisions.rows import ROWS
@@ -118,13 +119,7 @@ def read_case(case: YamlValue) -> PodRequests:
 
 def load_configuration(case: YamlValue) -> Configuration:
     parts = {key: case[key] for key in ("legacy", "targets") if key in case}
-    return msgspec.convert(parts, Configuration, dec_hook=_decode)
-
-
-def _decode(kind: type, value: object) -> object:
-    from drawbridge.dra.quantity import Quantity, from_json  # noqa: PLC0415  # only to read tables
-
-    return from_json(value) if kind is Quantity else kind(value)
+    return msgspec.convert(parts, Configuration, dec_hook=read_text)
 
 
 @every_row("case", CASES)
