@@ -2,7 +2,8 @@
 
 The base is the source: a change there reaches the chart by `make docs`. `tools.chart_values` says
 which fields the values of the chart control. Tests render both and compare the objects. The schema
-of the values is written by hand, except for the schema of the configuration in it.
+of the values is written by hand, except for the schema of the configuration in it, and for what is
+required.
 """
 
 import json
@@ -35,6 +36,8 @@ _CLUSTER_SCOPED: Final = frozenset(
         "ValidatingWebhookConfiguration",
     }
 )
+# Values that a null removes, as in other charts: without them, less is set.
+_REMOVABLE: Final = frozenset({"configuration", "resources"})
 # Helm creates the namespace of a release itself.
 _LEFT_OUT: Final = frozenset({"Namespace"})
 HEADER: Final = "{{/* Generated from manifests/%s by `make docs`. Do not edit. */}}\n"
@@ -106,6 +109,8 @@ def render_all() -> dict[Path, Callable[[], str]]:
 def _render_values_schema() -> str:
     """Return the schema of the values with the current schema of the configuration."""
     schema = json.loads((CHART / "values.schema.json").read_text("utf-8"))
+    values = yaml.load((CHART / "values.yaml").read_text("utf-8"), yaml.CSafeLoader)
+    _require_values(schema, values)
     # Older versions of Helm read draft 7 only, which ignores what stands beside a reference.
     text = json.dumps(configuration_schema()).replace("#/$defs/", "#/definitions/")
     configuration = json.loads(text)
@@ -113,16 +118,22 @@ def _render_values_schema() -> str:
         "type": "object",
         "additionalProperties": False,
         "properties": {
-            name: field
-            for name, field in configuration["properties"].items()
-            # The template writes these two.
-            if name not in configuration["required"] and "not" not in field
+            name: field for name, field in configuration["properties"].items() if "not" not in field
         },
     }
     schema["definitions"] = configuration["$defs"]
     # Helm reads `off` as false, and so does the loader.
     schema["definitions"]["Policy"]["enum"].append(False)
     return json.dumps(schema, indent=2) + "\n"
+
+
+def _require_values(schema: JSON, values: JSON) -> None:
+    """Require each value that has a default: Helm drops nulls and their defaults first."""
+    defaults = {name: value for name, value in values.items() if name not in _REMOVABLE}
+    schema["required"] = [n for n, value in defaults.items() if value not in (None, "", [], {})]
+    for name, value in defaults.items():
+        if "properties" in schema["properties"][name]:
+            _require_values(schema["properties"][name], value)
 
 
 def find_unknown_values(templates: Mapping[str, str], values: Mapping[str, Any]) -> set[str]:

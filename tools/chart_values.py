@@ -41,8 +41,11 @@ _CONDITIONS_OF_NAMES: Final = dict.fromkeys(
 )
 # The values of labels of kinds that have more of them. One mapping, so that no key is repeated.
 _MORE_LABELS: Final = {
-    "PodMonitor": "merge (dict) .Values.podMonitor.labels .Values.commonLabels",
-    "PrometheusRule": "merge (dict) .Values.prometheusRule.labels .Values.commonLabels",
+    kind: (
+        f"merge (dict) (.Values.{value}.labels | default dict)"
+        " (.Values.commonLabels | default dict)"
+    )
+    for kind, value in (("PodMonitor", "podMonitor"), ("PrometheusRule", "prometheusRule"))
 }
 _WITH: Final = """\
 {{{{- with {value} }}}}
@@ -117,6 +120,12 @@ _NODE_PORTS: Final = {
     "webhook": {"admission": 19443, "health": 18081, "metrics": 18080},
     "judge": {"admission": 19444, "health": 18083, "metrics": 18082},
 }
+# Of listeners in one network, each needs a port of its own.
+_DISTINCT_PORTS: Final = """\
+{{{{- include "drawbridge.distinctPorts" (dict {own}) }}}}
+{{{{- if and .Values.judge.enabled .Values.webhook.hostNetwork .Values.judge.hostNetwork }}}}
+{{{{- include "drawbridge.distinctPorts" (dict {of_node}) }}}}
+{{{{- end }}}}"""
 _HOST_NETWORK: Final = """\
 {{{{- if {value}.hostNetwork }}}}
 hostNetwork: true
@@ -155,7 +164,7 @@ _CONFIGURATION: Final = """\
 config.yaml: |
   apiVersion: drawbridge.dev/v1alpha1
   kind: Configuration
-  {{- with .Values.configuration }}
+  {{- with omit (.Values.configuration | default dict) "apiVersion" "kind" }}
   {{- toYaml . | nindent %2 }}
   {{- end }}"""
 
@@ -244,6 +253,7 @@ def _edit_network(spec: JSON, value: str, ports: dict[str, int], holders: Placeh
     """Let the values choose the ports and the network of what the API server calls."""
     pod = spec["template"]["spec"]
     (container,) = pod["containers"]
+    listening = {}
     pod[holders.lines(_HOST_NETWORK.format(value=value))] = None
     container[holders.lines(_HOST_IP.format(value=value))] = None
     for port in container["ports"]:
@@ -251,17 +261,33 @@ def _edit_network(spec: JSON, value: str, ports: dict[str, int], holders: Placeh
         inside = f"ternary {ports[name]} {port['containerPort']} {value}.hostNetwork"
         expression = f"{value}.ports.{name} | default ({inside})"
         port["containerPort"] = holders.inline(expression)
+        listening[f"{value}.ports.{name}"] = expression
         option, host = _LISTENERS[name]
         listen = _LISTEN.format(
             value=value, name=name, option=option, host=host.format(value=value), port=expression
         )
         container["args"].append(holders.lines(listen))
+    pod[holders.lines(_compare_ports(listening))] = None
     for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
         container[probe]["httpGet"][holders.lines(_PROBED.format(value=value))] = None
     # Two replicas cannot share a node and its ports: a rollout ends one before it begins another.
     rolling = spec["strategy"]["rollingUpdate"]
     for field, number in (("maxUnavailable", 1), ("maxSurge", 0)):
         rolling[field] = holders.inline(f"ternary {number} {rolling[field]} {value}.hostNetwork")
+
+
+def _compare_ports(own: dict[str, str]) -> str:
+    """Return the comparison of the ports of a part, and of all that can be on a node."""
+    of_node = {
+        f".Values.{part}.ports.{name}": f".Values.{part}.ports.{name} | default {number}"
+        for part, ports in _NODE_PORTS.items()
+        for name, number in ports.items()
+    }
+    return _DISTINCT_PORTS.format(own=_list_ports(own), of_node=_list_ports(of_node))
+
+
+def _list_ports(ports: dict[str, str]) -> str:
+    return " ".join(f'"{name.removeprefix(".Values.")}" ({port})' for name, port in ports.items())
 
 
 def _edit_scheduler(pod: JSON, value: str, holders: Placeholders) -> None:

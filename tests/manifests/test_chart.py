@@ -146,18 +146,29 @@ def test_every_overlay_is_built(name: str) -> None:
         assert {each["spec"]["replicas"] for each in deployments} == {1}
 
 
+def merge(defaults: Json, values: Json) -> Json:
+    """Merge values as Helm does before it validates them: a null removes the default."""
+    merged = defaults | {
+        key: merge(defaults[key], value)
+        if isinstance(value, dict) and isinstance(defaults.get(key), dict)
+        else value
+        for key, value in values.items()
+    }
+    return {key: value for key, value in merged.items() if values.get(key, "") is not None}
+
+
 def test_the_schema_accepts_the_defaults_and_all_cases() -> None:
     jsonschema.Draft7Validator.check_schema(SCHEMA)
     jsonschema.validate(VALUES, SCHEMA)
     for case in CASES:
-        jsonschema.validate(case["values"], SCHEMA)
+        jsonschema.validate(merge(VALUES, case["values"]), SCHEMA)
 
 
 def test_the_schema_accepts_every_field_of_the_example() -> None:
     text = (ROOT / "examples" / "configuration.yaml").read_text("utf-8")
-    # The template writes these two, and Helm reads `off` as false.
-    fields = {key: value for key, value in read_yaml(text).items() if key not in HEAD}
-    jsonschema.validate({"configuration": {**fields, "findings": {"SchedulerKept": False}}}, SCHEMA)
+    # Helm reads `off` as false.
+    configuration = {**read_yaml(text), "findings": {"SchedulerKept": False}}
+    jsonschema.validate({**VALUES, "configuration": configuration}, SCHEMA)
 
 
 def list_schema_leaves(schema: Json, path: str = "") -> list[str]:
@@ -197,7 +208,8 @@ WRONG: dict[tuple[str, ...], object] = {
     ("admissionWebhooks", "failurePolicy"): "fail",
     ("tls", "mode"): "openssl",
     ("image", "digest"): "latest",
-    ("configuration", "kind"): None,
+    ("configuration", "kind"): "Pod",
+    ("configuration", "apiVersion"): "v1",
     ("configuration", "placement"): "natve",
     ("configuration", "scope", "rollout", "percent"): 101,
     ("configuration", "unsetgroups"): None,
@@ -206,6 +218,7 @@ WRONG: dict[tuple[str, ...], object] = {
     ("networkPolicy", "apiServerPorts"): [70000],
     ("image", "tag"): "1 #x",
     ("image", "repository"): "a #b",
+    ("scheduler", "image", "repository"): "example.com/a:1",
     ("commonLabels", "app.kubernetes.io/name"): "x",
     ("commonLabels", "rbac.authorization.k8s.io/aggregate-to-edit"): "true",
     ("webhook", "podLabels", "app.kubernetes.io/component"): "x",
@@ -213,6 +226,12 @@ WRONG: dict[tuple[str, ...], object] = {
     ("judge", "podLabels", "app.kubernetes.io/part-of"): "x",
     ("webhook", "podAnnotations", "drawbridge.dev/serves"): "",
     ("commonAnnotations", "cert-manager.io/inject-ca-from"): "a/b",
+    ("commonLabels", "team"): "a b",
+    ("webhook", "nodeSelector", "pool"): "-",
+    ("podDisruptionBudget", "minAvailable"): -1,
+    ("admissionWebhooks", "matchExpressions"): [{"key": "team", "operator": "In"}],
+    ("admissionWebhooks", "excludeNamespaces"): ["a b"],
+    ("tls", "caBundle"): "?",
     ("podMonitor", "labels", "app.kubernetes.io/name"): "x",
 }
 
@@ -233,6 +252,70 @@ def test_all_wrong_values_are_refused_with_their_places(tmp_path: Path) -> None:
         reason = f"'{place[-1]}'.* not allowed" if value is None else "."
         line = re.compile(rf"- at '{re.escape(pointer)}(/\d+)?': .*{reason}")
         assert any(line.match(each) for each in told), (place, told)
+
+
+REPOSITORIES = {
+    "drawbridge": True,
+    "example.com/team_a/drawbridge": True,
+    "localhost:5000/a.b/c--d__e": True,
+    "[::1]:5000/drawbridge": True,
+    "drawbridge:1.0": False,
+    "example.com:5000/drawbridge:1.0": False,
+    "drawbridge@sha256:0": False,
+    "example.com/Team/drawbridge": False,
+    "example.com/": False,
+    "": False,
+}
+
+
+@pytest.mark.parametrize("name", REPOSITORIES)
+def test_a_repository_has_no_tag_and_no_upper_case(name: str) -> None:
+    values = merge(VALUES, {"image": {"repository": name}})
+    assert jsonschema.Draft7Validator(SCHEMA).is_valid(values) == REPOSITORIES[name]
+
+
+def list_nulls(values: Json, *, of_empty: bool) -> Json:
+    """Return a null for each value whose default is empty, or for each other one."""
+    return {
+        key: list_nulls(value, of_empty=of_empty)
+        if isinstance(value, dict) and value and not {"requests", "limits"} & value.keys()
+        else None
+        for key, value in values.items()
+        if key != "configuration"
+        and ((isinstance(value, dict) and value) or (value in ("", [], {}, None)) == of_empty)
+    }
+
+
+def test_a_value_with_a_default_cannot_be_removed(tmp_path: Path) -> None:
+    values = list_nulls(VALUES, of_empty=False)
+    with pytest.raises(AssertionError) as refused:
+        rendering.render_chart(values, tmp_path)
+    told = str(refused.value)
+    for missing in ("metricsFrom", "apiFrom", "apiServerPorts", "mode", "logLevel", "minAvailable"):
+        assert re.search(rf"missing propert.*'{missing}'", told), missing
+    with pytest.raises(AssertionError, match="missing property 'podDisruptionBudget'"):
+        rendering.render_chart({"podDisruptionBudget": None}, tmp_path)
+
+
+def test_an_empty_value_and_a_resource_can_be_removed(tmp_path: Path) -> None:
+    enabled = ("judge", "scheduler", "networkPolicy", "podMonitor", "prometheusRule", "dashboard")
+    on: Json = {name: {"enabled": True} for name in enabled}
+    nulls = list_nulls(VALUES, of_empty=True) | {"configuration": None}
+    nulls["webhook"]["resources"] = {"limits": None}
+    for name in enabled:
+        nulls[name] = {**nulls[name], **on[name]}
+    assert len(rendering.render_chart(nulls, tmp_path)) == len(rendering.render_chart(on, tmp_path))
+
+
+def test_the_configuration_may_repeat_its_head(tmp_path: Path) -> None:
+    head = {"apiVersion": "drawbridge.dev/v1alpha1", "kind": "Configuration"}
+    values = {"configuration": {**head, "placement": "native"}}
+    assert rendering.render_chart(values, tmp_path) == rendering.render_chart({}, tmp_path)
+
+
+def test_a_certificate_in_a_secret_needs_its_ca(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="/tls/caBundle"):
+        rendering.render_chart({"tls": {"mode": "secret"}}, tmp_path)
 
 
 def test_a_key_in_two_values_is_rendered_once(tmp_path: Path) -> None:

@@ -28,3 +28,17 @@ the server, so another value would conflict with the controller or take its valu
 {{- end -}}
 {{- eq .Values.admissionWebhooks.failurePolicy "Ignore" | ternary "Ignore" $policy -}}
 {{- end -}}
+
+{{/*
+Fails if two listeners have one port. The argument has the ports by the names of their values.
+*/}}
+{{- define "drawbridge.distinctPorts" -}}
+{{- $names := dict -}}
+{{- range $name, $port := . -}}
+{{- $text := int $port | toString -}}
+{{- with get $names $text -}}
+{{- fail (printf "%s and %s are both %s; set another port for one of them" . $name $text) -}}
+{{- end -}}
+{{- $_ := set $names $text $name -}}
+{{- end -}}
+{{- end -}}
