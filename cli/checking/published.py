@@ -18,6 +18,7 @@ from drawbridge.agreement.owned_pools import (
 from drawbridge.agreement.slice_limits import report_crowded
 from drawbridge.agreement.targets_in_cluster import (
     report_quotas,
+    report_shapes,
     report_targets,
     report_units,
     report_weights,
@@ -93,6 +94,7 @@ def _judge_targets(
     yield from report_not_published(configuration, slices)
     yield from report_targets(configuration, classes, slices, selectors)
     yield from report_quotas(configuration, classes, slices, selectors)
+    yield from report_shapes(configuration, classes, slices, selectors)
     yield from report_weights(configuration, slices, selectors)
 
 

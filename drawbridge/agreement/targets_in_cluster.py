@@ -1,11 +1,12 @@
-"""Compares targets, units and quotas of a Configuration with the classes and devices known."""
+"""Compares what a Configuration names with the classes and devices known."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from drawbridge.cel.dra import Selectors
 from drawbridge.config.codes import (
     QUOTA_NOT_PUBLISHED,
+    SHAPE_NOT_PUBLISHED,
     TARGET_CLASS_MISSING,
     TARGET_NOT_PUBLISHED,
     TARGET_OF_OTHER_DRIVER,
@@ -14,6 +15,7 @@ from drawbridge.config.codes import (
 )
 from drawbridge.config.load import OBJECT
 from drawbridge.config.model import Configuration
+from drawbridge.config.string_formats import shape_properties
 from drawbridge.config.target import Target
 from drawbridge.dra.attributes import split_name
 from drawbridge.dra.classes import DeviceClass
@@ -29,6 +31,7 @@ from drawbridge.judge.slices.expressions import (
     PublishedDevice,
     published_capacities,
     published_devices,
+    published_properties,
     select_devices,
     select_drivers,
 )
@@ -36,6 +39,14 @@ from drawbridge.translate.legacy.read import find_dialects
 
 # The words of `attributes` that are compared with texts; the others may be versions.
 _TEXTS: Final = ("product", "uuid", "architecture", "profile", "kernel-driver", "resource")
+
+
+class _Cluster(NamedTuple):
+    """The classes and devices of a cluster, and what evaluates the selectors of classes."""
+
+    classes: Iterable[DeviceClass]
+    slices: Iterable[Slice]
+    selectors: Selectors
 
 
 def report_targets(
@@ -87,25 +98,53 @@ def report_quotas(
 ) -> Iterator[Finding]:
     """Report limits on capacities that no device of their class publishes."""
     limits = [
-        (path, name, [amount for amount in amounts if amount != DEVICES])
+        (f"{path}[{amount}]", name, amount)
         for path, name, amounts in _list_limits(configuration)
+        for amount in amounts
+        if amount != DEVICES
     ]
-    if not any(amounts for _, _, amounts in limits):
-        return
-    by_name = {each.metadata.name: each for each in classes}
-    devices = published_devices(slices, selectors)
-    selected: dict[str, Sequence[PublishedDevice]] = {}
-    for path, name, amounts in limits:
-        if name not in by_name or not amounts:
-            continue
-        if name not in selected:
-            selected[name] = select_devices(by_name[name], devices, selectors) or ()
-        published = published_capacities(selected[name])
-        for amount in amounts if selected[name] else ():
-            if find_capacity_name(amount, published) is None:
-                hint = suggest(amount, {each.rpartition("/")[2] for each in published})
-                message = f"no device of class {name} publishes the capacity {amount}{hint}"
-                yield QUOTA_NOT_PUBLISHED.at(f"{path}[{amount}]", message, object=OBJECT)
+    cluster = _Cluster(classes, slices, selectors)
+    for path, name, problem in _find_unpublished(limits, published_capacities, cluster):
+        message = f"no device of class {name} publishes the capacity {problem}"
+        yield QUOTA_NOT_PUBLISHED.at(path, message, object=OBJECT)
+
+
+def report_shapes(
+    configuration: Configuration,
+    classes: Iterable[DeviceClass],
+    slices: Iterable[Slice],
+    selectors: Selectors,
+) -> Iterator[Finding]:
+    """Report properties of expected nodes that no device of their class publishes."""
+    stated = [
+        (f"fleet[{i}].expectedShapes[{j}]", f"{entry.class_}", name)
+        for i, entry in enumerate(configuration.fleet)
+        for j, shape in enumerate(entry.expected_shapes)
+        for name, _ in shape_properties(shape)
+    ]
+    cluster = _Cluster(classes, slices, selectors)
+    for path, name, problem in _find_unpublished(stated, published_properties, cluster):
+        message = f"no device of class {name} publishes the property {problem}"
+        yield SHAPE_NOT_PUBLISHED.at(path, message, object=OBJECT)
+
+
+def _find_unpublished(
+    named: Sequence[tuple[str, str, str]],
+    list_published: Callable[[Iterable[PublishedDevice]], frozenset[str]],
+    cluster: _Cluster,
+) -> Iterator[tuple[str, str, str]]:
+    """Yield the path, the class and the name of what is named and no device of the class has."""
+    by_name = {each.metadata.name: each for each in cluster.classes}
+    devices = published_devices(cluster.slices, cluster.selectors) if named else ()
+    published = {
+        name: list_published(select_devices(by_name[name], devices, cluster.selectors) or ())
+        for name in {name for _, name, _ in named} & by_name.keys()
+    }
+    for path, name, wanted in named:
+        has = published.get(name)
+        if has and find_capacity_name(wanted, has) is None:
+            hint = suggest(wanted, {each.rpartition("/")[2] for each in has})
+            yield path, name, f"{wanted}{hint}"
 
 
 def _list_limits(configuration: Configuration) -> Iterator[tuple[str, str, Collection[str]]]:

@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from drawbridge.dra import formats
 from drawbridge.dra.decode_errors import describe_value
-from drawbridge.dra.quantity import INT64_MAX, Quantity, from_json
+from drawbridge.dra.quantity import INT64_MAX, Quantity, from_json, valid_quantity
 from drawbridge.dra.rules import check_weight_name
 
 _LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -16,6 +16,8 @@ _SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
 _KEY: Final = r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
 _PROPERTY: Final = r"[A-Za-z0-9_./-]+=[^,]+"
 _WHOLE_QUANTITY: Final = r"^\s*\+?[0-9.]+([kMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?\s*$"
+# An amount with a unit of bytes, as people write it; a name such as 1g.10gb is none.
+_AMOUNT: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([KMGTPEkmgtpe])([iI]?)(?:[bB]|[bB]ytes)?")
 _MAX_EXPRESSION_LENGTH: Final = 10 * 1024
 
 
@@ -173,11 +175,29 @@ class NodeShapeText(Text):
             return f"must have at most {NodeShapeText.MAX_LENGTH} characters"
         if re.fullmatch(NodeShapeText.PATTERN, text) is None:
             return "must be a number of devices and their known properties, such as 8x memory=141Gi"
-        names = [each.partition("=")[0].strip() for each in text.partition(" ")[2].split(",")]
-        wrong = (formats.check_qualified_name(name) for name in names if name)
+        properties = shape_properties(text)
+        wrong = (formats.check_qualified_name(name) for name, _ in properties)
         if problem := next(filter(None, wrong), None):
             return f"has a property whose name {problem}"
-        return "names a property twice" if len(set(names)) < len(names) else None
+        for name, value in properties:
+            if meant := _find_amount_meant(value):
+                return f"has {name}={value}, which is no amount; did you mean {meant}?"
+        return "names a property twice" if len(dict(properties)) < len(properties) else None
+
+
+def _find_amount_meant(text: str) -> str:
+    """Return the quantity that was probably meant by an amount of bytes that is none."""
+    amount, quantity = _AMOUNT.fullmatch(text), valid_quantity(text)
+    if amount is None or (quantity and quantity.exact_int() is not None):
+        return ""
+    number, prefix, binary = amount[1], amount[2].upper(), amount[3].lower()
+    return f"{number}{prefix}{binary}" if binary or prefix != "K" else f"{number}k"
+
+
+def shape_properties(shape: str) -> list[tuple[str, str]]:
+    """Return the names and values of the properties that a node shape states."""
+    pairs = (each.partition("=") for each in shape.partition("x")[2].split(",") if each.strip())
+    return [(name.strip(), value.strip()) for name, _, value in pairs]
 
 
 class WholeQuantity(Quantity):

@@ -36,6 +36,7 @@ BEYOND = {
     "limits without effect",
     "an expression that does not compile",
     "an expected node with a property twice",
+    "expected nodes with amounts that cannot be read",
     "bridge placement without pools",
     "bridge placement with an empty list of pools",
     "owned pools without bridge placement",

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from drawbridge.cel import CompileError
 from drawbridge.cel.dra import Reads, Selectors, find_reads
+from drawbridge.config.string_formats import shape_properties
 from drawbridge.dra.claim import ALL, Claim, RequestedDevices, request_choices
 from drawbridge.dra.device import Attribute, Capacity, Device
 from drawbridge.dra.quantity import valid_quantity
@@ -52,9 +53,7 @@ def may_satisfy(shape: str, name: str, claims: Iterable[Claim], reader: ShapeRea
 
 
 def _read_shape(shape: str) -> _ExpectedDevices:
-    count, _, stated = shape.partition("x")
-    pairs = (each.partition("=") for each in stated.split(",") if each.strip())
-    return _ExpectedDevices(int(count), {name.strip(): value.strip() for name, _, value in pairs})
+    return _ExpectedDevices(int(shape.partition("x")[0]), dict(shape_properties(shape)))
 
 
 def _may_satisfy_request(

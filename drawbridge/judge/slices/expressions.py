@@ -151,11 +151,17 @@ def select_drivers(
 
 def published_capacities(devices: Iterable[PublishedDevice]) -> frozenset[str]:
     """Return the names of the capacities of devices, with their domains."""
-    return frozenset(
-        f"{domain}/{identifier}"
-        for kind, domain, identifier in _published_names(devices)
-        if kind == "capacity"
-    )
+    return _list_published(devices, "capacity")
+
+
+def published_properties(devices: Iterable[PublishedDevice]) -> frozenset[str]:
+    """Return the names of the attributes and capacities of devices, with their domains."""
+    return _list_published(devices, "attributes", "capacity")
+
+
+def _list_published(devices: Iterable[PublishedDevice], *kinds: str) -> frozenset[str]:
+    names = _published_names(devices)
+    return frozenset(f"{domain}/{name}" for kind, domain, name in names if kind in kinds)
 
 
 def check_compatible_only_with(
