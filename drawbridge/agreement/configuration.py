@@ -12,6 +12,7 @@ from drawbridge.config.accept import accept_configuration, list_names
 from drawbridge.config.codes import (
     BRIDGE_NOT_USED,
     DRIVER_OF_OTHER_KIND,
+    ENTRY_WITHOUT_EFFECT,
     RESOURCE_NAME_TAKEN,
     TARGET_NOT_PUBLISHED,
 )
@@ -24,7 +25,7 @@ from drawbridge.facts.families import find_family
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.dialects import hami, volcano
 from drawbridge.translate.legacy.read import find_dialects
-from drawbridge.translate.targets.available import MODULES
+from drawbridge.translate.targets.available import MODULES, find_unread
 
 # Of the dialects that read defaults.
 _PERCENTAGES: Final = (hami.NAMES.cores, volcano.NAMES.cores)
@@ -36,7 +37,8 @@ def read_configuration(value: object) -> Configuration | tuple[Finding, ...]:
     loaded = accept_configuration(value, ACCEPTED_NAMES)
     if not isinstance(loaded, Configuration):
         return loaded
-    return (*_check_names(loaded), *_check_percentages(loaded), *_check_drivers(loaded)) or loaded
+    checks = (_check_names, _check_percentages, _check_drivers, _check_unread)
+    return tuple(finding for check in checks for finding in check(loaded)) or loaded
 
 
 def _check_names(configuration: Configuration) -> Iterator[Finding]:
@@ -69,6 +71,13 @@ def _check_drivers(configuration: Configuration) -> Iterator[Finding]:
                 f"{subject} is for {wrong[0] or family.kind} devices, not for {wrong[1]} devices"
             )
             yield DRIVER_OF_OTHER_KIND.at(f"targets[{i}].{field}", message, object=OBJECT)
+
+
+def _check_unread(configuration: Configuration) -> Iterator[Finding]:
+    for i, target in enumerate(configuration.targets):
+        for field, reason in find_unread(target):
+            message = f"{field} has no effect: {reason}"
+            yield ENTRY_WITHOUT_EFFECT.at(f"targets[{i}].{field}", message, object=OBJECT)
 
 
 def report_not_published(

@@ -4,7 +4,7 @@ With facts, only drivers whose DeviceClass exists are default targets. Drivers t
 come first.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, Protocol
 
 import msgspec
@@ -41,6 +41,8 @@ MODULES: Final[Mapping[str, FamilyModule]] = {
     "dranet": dranet,
     "sriov": sriov,
 }
+# Their modules read `sharing`, for clusters without devices.
+_SHARING_WITHOUT_FACTS: Final = frozenset({"nvidia"})
 _VOCABULARIES: Final[Mapping[str, DriverVocabulary]] = {
     name: msgspec.structs.replace(
         module.vocabulary(BY_SHORT_NAME[name].driver), domain=BY_SHORT_NAME[name].driver
@@ -176,6 +178,35 @@ def _named(target: Target, facts: Facts | None, configuration: Configuration) ->
     """Return the target of a configured name, of whose devices only the entry tells."""
     sharing = Sharing.MEMORY if target.amounts else target.sharing
     return _declared(target, facts, configuration, sharing)
+
+
+def find_unread(target: Target) -> Iterator[tuple[str, str]]:
+    """Yield the fields of a target that are set and that no claim depends on, with the reason."""
+    family = find_family(target)
+    is_gpu = target.kind == Kind.GPU.value
+    # Of devices that names request, only the entry tells what they publish.
+    is_declared = target.kind is not None and (family is None or bool(target.names))
+    if target.kind is None:
+        reason = "without kind, no request needs it"
+    elif family is None or is_declared:
+        reason = f"no request for a {target.kind} needs it"
+    else:
+        reason = f"what family {family.short_name} publishes is known"
+    shares = target.sharing != Sharing.NONE.value
+    by_kind = is_gpu and (family is None or family.short_name in _SHARING_WITHOUT_FACTS)
+    if shares and not (by_kind or _has_counting_names(target)):
+        yield "sharing", reason
+    for word in target.attributes if not is_declared else ():
+        # Several shared devices that a name requests must differ.
+        if not (word == "uuid" and target.names and (shares or target.amounts)):
+            yield f"attributes[{word}]", reason
+    for word in target.capacities if not (is_gpu and is_declared) else ():
+        yield f"capacities[{word}]", reason
+
+
+def _has_counting_names(target: Target) -> bool:
+    """Whether names count devices, which may be shared. With amounts, they are shared anyway."""
+    return bool(target.resources or target.selectors) and not target.amounts
 
 
 def _declared(
