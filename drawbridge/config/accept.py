@@ -19,6 +19,7 @@ from drawbridge.config.model import (
     QuotaAmounts,
 )
 from drawbridge.config.partitions import check_partitions
+from drawbridge.config.shadowed import check_shadowed
 from drawbridge.config.strategy import Strategy
 from drawbridge.config.target import ATTRIBUTE_WORDS, CAPACITY_WORDS, Target
 from drawbridge.dra.codes import WRONG_VALUE
@@ -73,6 +74,7 @@ def _check_consistency(configuration: Configuration) -> Iterator[Finding]:
     for i, entry in enumerate(configuration.compatibility):
         yield from _check_compatibility(entry, f"compatibility[{i}]")
     yield from _check_partitions(configuration)
+    yield from check_shadowed(configuration, OBJECT)
 
 
 def _check_owned_pools(configuration: Configuration) -> Iterator[Finding]:
