@@ -35,6 +35,7 @@ from drawbridge.judge.slices.expressions import (
     select_devices,
     select_drivers,
 )
+from drawbridge.translate.legacy.misspelt_names import find_resource_name
 from drawbridge.translate.legacy.read import find_dialects
 
 # The words of `attributes` that are compared with texts; the others may be versions.
@@ -207,7 +208,7 @@ def report_units(
     for field, names in entries.items():
         for name in names:
             if name not in read and not find_dialects(name):
-                message = f"nothing reads an amount of {name}"
+                message = f"nothing reads an amount of {name}{_suggest_name(name)}"
                 path = f"legacy.{field}[{name}]"
                 yield UNIT_WITHOUT_USE.at(path, message, object=OBJECT)
     served = {each.spec.extended_resource_name or "" for each in classes}
@@ -215,11 +216,18 @@ def report_units(
     meaningful = served.union(map(str, legacy.networks.values()))
     for name, meant in legacy.renames.items():
         if f"{meant}" not in meaningful and not find_dialects(f"{meant}", by_form=True):
+            message = f"nothing reads {meant}{_suggest_name(meant)}"
             path = f"legacy.renames[{name}]"
-            yield UNIT_WITHOUT_USE.at(path, f"nothing reads {meant}", object=OBJECT)
+            yield UNIT_WITHOUT_USE.at(path, message, object=OBJECT)
     advertised = {name for node in nodes for name in advertised_resources(node)}
     offered = advertised | served
     for network, pool in legacy.networks.items() if advertised else ():
         if f"{pool}" not in offered:
             path = f"legacy.networks[{network}]"
             yield UNIT_WITHOUT_USE.at(path, f"no node offers {pool}", object=OBJECT)
+
+
+def _suggest_name(name: str) -> str:
+    """Return the end of a message: the known resource name that was probably meant."""
+    similar = find_resource_name(name)
+    return f"; did you mean {similar}?" if similar else ""

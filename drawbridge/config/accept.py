@@ -187,10 +187,16 @@ def _check_names(configuration: Configuration) -> Iterator[Finding]:
 
 
 def _check_legacy(configuration: Configuration) -> Iterator[Finding]:
-    """Yield findings for names that stand for themselves."""
-    for name, meant in configuration.legacy.renames.items():
-        if name == meant:
-            path, message = f"legacy.renames[{name}]", f"{name} stands for itself"
+    """Yield findings for names that stand for themselves, or for a name that is renamed itself."""
+    renames = configuration.legacy.renames
+    for name, meant in renames.items():
+        message = f"{name} stands for itself" if name == meant else ""
+        if not message and meant in renames:
+            last = renames[meant]
+            hint = "" if last in renames else f"; did you mean {last}?"
+            message = f"{meant} is renamed as well, and Drawbridge renames once{hint}"
+        if message:
+            path = f"legacy.renames[{name}]"
             yield codes.ENTRY_WITHOUT_EFFECT.at(path, message, object=OBJECT)
 
 

@@ -22,6 +22,7 @@ BEYOND = {
     "a code that no finding has",
     "a driver of one's own in words that nobody asks for",
     "an entry that rules nothing",
+    "names that stand for names that are renamed",
     "entries behind others for the same",
     "a physical device without an expression",
     "a contradictory selector of namespaces",
