@@ -23,7 +23,7 @@ from drawbridge.config.shadowed import check_shadowed
 from drawbridge.config.strategy import Strategy
 from drawbridge.config.target import ATTRIBUTE_WORDS, CAPACITY_WORDS, Target
 from drawbridge.dra.codes import WRONG_VALUE
-from drawbridge.dra.decode_errors import Hook, describe_choice
+from drawbridge.dra.decode_errors import Hook, describe_choice, last_path_element
 from drawbridge.dra.device_quotas import DEVICES
 from drawbridge.dra.gates import NEWEST
 from drawbridge.dra.rules import weights_problem
@@ -251,7 +251,7 @@ def _check_expression(text: str, path: str) -> Iterator[Finding]:
         device_environment(NEWEST, list_attributes=True).compile(text)
     except CompileError as error:
         first = error.problems[0]
-        name = path.rpartition(".")[2]
-        problem = describe_problem(first, text)
-        message = f"{name}, line {first.line}, column {first.column}: {problem}"
+        # A problem of the whole expression has no position.
+        position = f", line {first.line}, column {first.column}" if first.line else ""
+        message = f"{last_path_element(path)}{position}: {describe_problem(first, text)}"
         yield codes.CONFIGURATION_EXPRESSION_WRONG.at(path, message, object=OBJECT)

@@ -37,6 +37,7 @@ BEYOND = {
     "more weights than anybody needs",
     "limits without effect",
     "an expression that does not compile",
+    "expressions of another type",
     "an expected node with a property twice",
     "expected nodes with amounts that cannot be read",
     "bridge placement without pools",
