@@ -22,6 +22,7 @@ from drawbridge.finding import Code, Finding
 
 # Bounds the memory and time for a hostile object.
 MAX_FINDINGS = 1000
+_MAX_SHOWN = 40  # characters of a value
 
 # Converts a plain value to a type that msgspec does not support. Raises ValueError.
 Hook = Callable[[type, Any], object]
@@ -121,7 +122,8 @@ class _Walker:
 
     def _wrapped(self, value: object, info: inspect.Type) -> str | None:
         """Return the object to write instead of a scalar, if one of its fields is enough."""
-        if not isinstance(info, inspect.StructType) or not isinstance(value, str | int | float):
+        is_scalar = isinstance(value, int | float) or _is_short(value)
+        if not isinstance(info, inspect.StructType) or not is_scalar:
             return None
         required = [each for each in info.fields if each.required]
         for field in required if len(required) == 1 else () if required else info.fields:
@@ -177,7 +179,7 @@ class _Walker:
                 hint = suggest(f"{name}", names)
                 within = getattr(info.cls, "ENTRIES_FIELD", "")
                 remedy = None
-                if within and not hint and isinstance(value[name], str):
+                if within and not hint and _is_short(value[name]):
                     remedy = f"Write it in {within}: {{{within}: {{{name}: {value[name]}}}}}."
                 self.add(codes.FIELD_UNKNOWN, at, f"unknown field {name}{hint}", remedy)
 
@@ -330,12 +332,17 @@ def _type_remedy(field: str, expected: str, value: object) -> str | None:
             )
         case "a string", int() | float():
             return f'Quote the value: {field}: "{describe_value(value)}".'
-        case ("an integer", str()) if value.isascii() and value.isdigit():
+        case ("an integer", str()) if _is_short(value) and value.isascii() and value.isdigit():
             return f"Remove the quotes: {field}: {value}."
         case "true or false", "true" | "false":
             return f"Remove the quotes: {field}: {value}."
         case _:
             return None
+
+
+def _is_short(value: object) -> bool:
+    """Whether a message or a remedy can repeat the whole value."""
+    return isinstance(value, str) and len(value) <= _MAX_SHOWN
 
 
 def describe_value(value: object) -> str:  # noqa: PLR0911  # one per kind of value
@@ -346,7 +353,7 @@ def describe_value(value: object) -> str:  # noqa: PLR0911  # one per kind of va
         case bool():
             return "true" if value else "false"
         case str():
-            return f'"{value}"' if len(value) <= 40 else f'"{value[:37]}..."'
+            return f'"{value}"' if _is_short(value) else f'"{value[: _MAX_SHOWN - 3]}..."'
         case int() if value.bit_length() > 128:
             return "a number of more than 38 digits"
         case int() | float():

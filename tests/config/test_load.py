@@ -116,6 +116,20 @@ def test_a_misspelt_name_gets_a_suggestion(value: dict[str, Any], near: str) -> 
     assert f"did you mean {near}?" in problem.message
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"scope": {"rollout": {"percent": "9" * 5000}}},
+        {"scope": {"namespaceSelector": {"team": "a" * 5000}}},
+        {"scope": {"rollout": "9" * 5000}},
+    ],
+)
+def test_no_message_and_no_remedy_repeats_a_long_value(value: dict[str, Any]) -> None:
+    findings = accept_configuration({**HEAD, **value}, KNOWN)
+    assert not isinstance(findings, Configuration)
+    assert all(len(each.message) + len(each.remedy) < 300 for each in findings)
+
+
 def test_a_name_unlike_all_known_names_gets_no_suggestion() -> None:
     (problem,) = accept_configuration({**HEAD, "zzz": 1}, KNOWN)  # type: ignore[misc]  # a Configuration would fail here too
     assert "did you mean" not in problem.message
