@@ -40,10 +40,11 @@ class _Metadata(msgspec.Struct, frozen=True):
     annotations: Mapping[str, str] | None = None
 
 
-class ConfigurationConfigMap(msgspec.Struct, frozen=True):
+class ConfigurationConfigMap(msgspec.Struct, frozen=True, rename="camel"):
     """A ConfigMap with a Configuration in its wire format."""
 
     data: Mapping[str, str] | None = None
+    binary_data: Mapping[str, str] | None = None
     metadata: _Metadata = _Metadata()
 
 
@@ -113,6 +114,9 @@ def read_config_map(
     if text is None:
         what = "does not exist" if config_map is None else f"has no key {CONFIGURATION_KEY}"
         remedy = f"Set the key {CONFIGURATION_KEY} in ConfigMap {CONFIGURATION_CONFIG_MAP}."
+        if config_map is not None and CONFIGURATION_KEY in (config_map.binary_data or {}):
+            what = f"has the key {CONFIGURATION_KEY} in binaryData, as for a file that is not UTF-8"
+            remedy = "Save the file as UTF-8, and create the ConfigMap again."
         findings = _not_one(f"ConfigMap {name} {what}", remedy)
         return ConfigurationReading(findings=findings, exists=False)
     parsed = parse_text(text, f"ConfigMap {name}", read)

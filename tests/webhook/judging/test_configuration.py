@@ -47,7 +47,11 @@ def test_it_is_allowed(value: object, name: str) -> None:
         ({"data": WRONG}, 422, "placement"),
         ({"data": {}}, 422, "has no key config.yaml"),
         ({}, 422, "has no key config.yaml"),
-        ({"binaryData": {"config.yaml": "AA=="}}, 422, "has no key config.yaml"),
+        (
+            {"binaryData": {"config.yaml": "AA=="}},
+            422,
+            "in binaryData, as for a file that is not UTF-8",
+        ),
         ({"data": {"config.yaml": "a: ["}}, 422, "YamlSyntax"),
         ({"data": {"config.yaml": f"{HEAD}placement: bridge\n"}}, 422, "OwnedPoolsMissing"),
         ({"data": "text"}, 400, "cannot be decoded"),
