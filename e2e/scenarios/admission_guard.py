@@ -41,14 +41,14 @@ from e2e.scenarios.stage import Stage
 GUARDS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/drawbridge"
 GUARD = "guard.drawbridge.dev"
 # Runs after Drawbridge: the API server sorts webhooks by the names of their configurations.
-AFTER = "zz-adds-gpu"
+BEFORE, AFTER = "aa-adds-gpu", "zz-adds-gpu"
 INJECT = "inject"
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TRANSLATE = "drawbridge.dev/translate"
 POLICIES = "/apis/admissionregistration.k8s.io/v1"
 PODS, WRITERS = 2000, 8
 NODES = {"a": "lab-2g2n", "b": "dgx-a100", "c": "hgx-h100", "d": "koordinator-h800"}
-REMEDIES = ("sorts after", "admission.everyPod")
+REMEDIES = ("admission.everyPod", "sorts before")
 
 
 def add_gpu(pod: JSON) -> list[JSON]:
@@ -173,6 +173,15 @@ def with_every_pod_a_device_request_added_later_is_translated(stage: Stage) -> N
         assert LEGACY not in container["resources"]["limits"], container
         stage.wait_running("train")
     wait_for_guard(stage, cluster)
+
+
+@scenario("full", rig="installed", needs=NEEDS)
+def a_device_request_added_before_admission_is_translated(stage: Stage) -> None:
+    """The guard sees no late request of a webhook whose configuration sorts before Drawbridge's."""
+    prepare_guard(stage)
+    body = injected_pod(stage, "train")
+    with other_webhook(stage, BEFORE, add_gpu):
+        stage.wait("the pod is translated", lambda: is_admitted_and_translated(stage, body))
 
 
 @scenario("smoke", rig="installed", needs=NEEDS)
@@ -306,7 +315,7 @@ def changes_of_the_configuration_refuse_no_legacy_pod(stage: Stage) -> None:
     # For the settle time after a change the guard only warns.
     assert outcomes["injected", "refused"] > 0, outcomes
     assert ("injected", "translated") not in outcomes, outcomes
-    assert all(REMEDIES[1] in each for each in stream.errors), stream.errors[:3]
+    assert all(REMEDIES[0] in each for each in stream.errors), stream.errors[:3]
 
 
 @scenario("full", rig="installed", needs=NEEDS)

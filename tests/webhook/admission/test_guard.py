@@ -68,7 +68,7 @@ async def test_a_request_that_a_later_webhook_added_is_denied_with_the_remedy() 
     assert "RequestsAddedLate: spec.containers[0].resources: container main" in message
     assert "the request for nvidia.com/gpu" in message
     assert "admission.everyPod: true" in message
-    assert "a name that sorts after" in message
+    assert "of that webhook a name that sorts before `drawbridge`" in message
 
 
 async def test_the_guard_writes_nothing() -> None:
