@@ -8,8 +8,8 @@ begins later does not know it.
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
-from controller.mirrored_quota import Classes
 from controller.quota_charges import names_of_classes
+from drawbridge.agreement.mirrored_quota import Classes
 from drawbridge.translate.context import TranslationContext
 
 

@@ -1,13 +1,14 @@
 """The ResourceQuota of Drawbridge in a namespace: how it is written, and what it says."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 import msgspec
 
 from controller.protocols import Unstructured
 from controller.watched_objects import WatchedQuota
+from drawbridge.agreement.mirrored_quota import Classes, has_label, is_mirrored, read_classes
 from drawbridge.agreement.operation_codes import QUOTA_MIRRORED, QUOTA_NOT_OWNED
 from drawbridge.dra.quantity import valid_quantity
 from drawbridge.dra.quota import DEVICES, REQUESTS
@@ -16,8 +17,6 @@ from drawbridge.names import MANAGED_BY, MIRRORED_QUOTA, QUOTA_CLASSES_ANNOTATIO
 
 # This entry limits nothing. Any change of the limits makes the quota controller count again.
 RECOUNT: Final = "count/recounts.drawbridge.dev"
-
-Classes: TypeAlias = Mapping[str, AbstractSet[str]]  # by name
 
 
 class MirrorPlan(NamedTuple):
@@ -44,7 +43,7 @@ def parse_amount(value: object) -> int | None:
 
 def find_own(quotas: Iterable[WatchedQuota]) -> WatchedQuota | None:
     """Return the quota of Drawbridge; None if nobody labelled it as ours."""
-    return next((each for each in quotas if _has_name(each) and _is_labelled(each)), None)
+    return next((q for q in quotas if is_mirrored(q.metadata.name, q.metadata.labels)), None)
 
 
 def is_ours(quota: WatchedQuota) -> bool:
@@ -53,15 +52,11 @@ def is_ours(quota: WatchedQuota) -> bool:
     Policies of others can remove one of its marks.
     """
     is_noted = QUOTA_CLASSES_ANNOTATION in (quota.metadata.annotations or {})
-    return _has_name(quota) and (_is_labelled(quota) or is_noted)
+    return _has_name(quota) and (has_label(quota.metadata.labels) or is_noted)
 
 
 def _has_name(quota: WatchedQuota) -> bool:
     return quota.metadata.name == MIRRORED_QUOTA
-
-
-def _is_labelled(quota: WatchedQuota) -> bool:
-    return MANAGED_BY.items() <= (quota.metadata.labels or {}).items()
 
 
 def leave_to_owner(plan: MirrorPlan, quotas: Iterable[WatchedQuota]) -> MirrorPlan:
@@ -95,12 +90,7 @@ def list_keys(classes: Classes) -> AbstractSet[str]:
 
 def read_noted_classes(quota: WatchedQuota | None) -> Classes:
     """Return the classes whose claims count for a name, as the last write noted them."""
-    annotations = (quota.metadata.annotations if quota else None) or {}
-    text = annotations.get(QUOTA_CLASSES_ANNOTATION, "{}")
-    try:
-        return msgspec.json.decode(text, type=dict[str, frozenset[str]])
-    except (msgspec.MsgspecError, UnicodeError):
-        return {}
+    return read_classes(quota.metadata.annotations if quota else None)
 
 
 def note_classes(classes: Classes) -> str:

@@ -29,7 +29,6 @@ from controller.former_classes import FormerClasses
 from controller.kept_writes import NotKeptError, Pauses, apply_kept
 from controller.mirrored_quota import (
     RECOUNT,
-    Classes,
     MirrorPlan,
     compose_quota,
     find_own,
@@ -53,6 +52,7 @@ from controller.watched_objects import (
     WatchedQuotaSpec,
     WatchedQuotaStatus,
 )
+from drawbridge.agreement.mirrored_quota import Classes, group_by_class
 from drawbridge.agreement.operation_codes import (
     QUOTA_COUNTS_DEVICES,
     QUOTA_DOES_NOT_BIND,
@@ -60,6 +60,7 @@ from drawbridge.agreement.operation_codes import (
 )
 from drawbridge.agreement.refused_writes import describe_refused_write
 from drawbridge.api_error import ApiError
+from drawbridge.dra.counted import join_words
 from drawbridge.dra.quantity import valid_quantity
 from drawbridge.dra.quota import DEVICES, REQUESTS
 from drawbridge.finding import Finding
@@ -164,7 +165,7 @@ def plan_mirror(
         charge, classes = charge_of(name), former.get(name, frozenset())
         if charge.classes and not charge.is_mapped:
             if not charge.counts_devices:
-                findings.append(_describe_unbound(name, limits[name]))
+                findings.append(_describe_unbound(name, limits[name], charge.classes))
             else:
                 classes |= charge.classes
                 if charge.is_shared:
@@ -172,23 +173,10 @@ def plan_mirror(
         if classes:
             mirrored[name] = classes
     hard: dict[str, int] = {}
-    for names in _group_by_class(mirrored):
+    for names in group_by_class(mirrored):
         hard |= _divide_limit({name: limits[name] for name in names}, mirrored, claim_usage)
     findings += [_describe_mirrored(name, limits[name], each) for name, each in mirrored.items()]
     return MirrorPlan(dict(sorted(hard.items())), mirrored, tuple(findings))
-
-
-def _group_by_class(mirrored: Classes) -> list[set[str]]:
-    """Group the names that become devices of a common class."""
-    groups: list[tuple[set[str], set[str]]] = []
-    for name, own in mirrored.items():
-        names, classes = {name}, set(own)
-        for group in [group for group in groups if group[1] & classes]:
-            names |= group[0]
-            classes |= group[1]
-            groups.remove(group)
-        groups.append((names, classes))
-    return [names for names, _ in groups]
 
 
 def _divide_limit(
@@ -222,12 +210,18 @@ def _describe_shared(name: str, limit: NameLimit) -> Finding:
     return _on_quota(QUOTA_COUNTS_DEVICES.at("spec.hard", message), limit)
 
 
-def _describe_unbound(name: str, limit: NameLimit) -> Finding:
+def _describe_unbound(name: str, limit: NameLimit, classes: Iterable[str]) -> Finding:
     message = (
         f"the entry {REQUESTS}{name}: {limit.hard} does not count devices, so it does not "
         "limit claims"
     )
-    return _on_quota(QUOTA_DOES_NOT_BIND.at("spec.hard", message), limit)
+    return _report_unbound(message, limit, classes)
+
+
+def _report_unbound(message: str, limit: NameLimit, classes: Iterable[str]) -> Finding:
+    entries = join_words([f"{each}{DEVICES}" for each in sorted(classes)], "and")
+    remedy = f"Add {entries} to a ResourceQuota of the namespace."
+    return _on_quota(QUOTA_DOES_NOT_BIND.at("spec.hard", message, remedy=remedy), limit)
 
 
 def _describe_mirrored(name: str, limit: NameLimit, classes: AbstractSet[str]) -> Finding:
@@ -251,7 +245,7 @@ def find_unsupported_entries(
     for key, value in sorted((quota.spec.hard or {}).items()):
         limited = key.removeprefix(_LIMITS) if key.startswith(_LIMITS) else ""
         name = _legacy_name(key) if is_scoped else limited
-        if "/" in name and charge_of(name).classes:
+        if "/" in name and (classes := charge_of(name).classes):
             reason = (
                 "has scopes and counts only some pods"
                 if is_scoped
@@ -259,7 +253,7 @@ def find_unsupported_entries(
             )
             message = f"the entry {key}: {value} {reason}, so it does not limit claims"
             limit = NameLimit(0, 0, quota.metadata.name)
-            findings.append(_on_quota(QUOTA_DOES_NOT_BIND.at("spec.hard", message), limit))
+            findings.append(_report_unbound(message, limit, classes))
     return findings
 
 

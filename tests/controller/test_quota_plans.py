@@ -9,8 +9,15 @@ from controller.quota_charges import NameCharge
 from controller.quota_mirror import NameLimit, QuotaMirrorReconciler, plan_mirror
 from controller.watched_objects import WatchedQuota
 from drawbridge.dra.quota import DEVICES
-from tests.controller.test_quota_mirror import GPUS, LIMIT, TEAM, Scene, make_scene_context
-from tests.tables import every_row
+from tests.controller.test_quota_mirror import (
+    CASES,
+    GPUS,
+    LIMIT,
+    TEAM,
+    Scene,
+    make_scene_context,
+)
+from tests.tables import YamlValue, every_row
 
 CASE = {"quotas": {"gpus": LIMIT}}
 SPACES = [f"team-{number}" for number in range(100)]
@@ -77,3 +84,14 @@ def test_names_that_share_classes_with_a_third_one_share_one_limit(order: tuple[
     former = {name: frozenset(classes) for name, classes in of_name.items()}
     plan = plan_mirror(limits, lambda _: NameCharge(), {"x": 3}, former)
     assert (plan.hard[f"x{DEVICES}"], plan.hard[f"y{DEVICES}"]) == (12, 12 - 3)
+
+
+UNBOUND = [each for each in CASES if "QuotaDoesNotBind" in each.get("findings", [])]
+
+
+@every_row("case", UNBOUND, ids=lambda case: case["name"])
+def test_an_entry_that_does_not_bind_is_told_with_the_one_that_does(case: YamlValue) -> None:
+    scene = Scene(case)
+    scene.reconcile()
+    (remedy,) = (e.remedy for e in scene.reporter.findings if e.code == "QuotaDoesNotBind")
+    assert remedy == f"Add {GPUS} to a ResourceQuota of the namespace."

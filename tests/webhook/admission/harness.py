@@ -55,6 +55,7 @@ CODES = {
     for name in (
         "TolerationAdded",
         "QuotaExceeded",
+        "QuotaNotOnClaims",
         "TemplateLater",
         "DeviceQuotaTooSmall",
         "TranslationChanged",
