@@ -94,6 +94,12 @@ def test_the_claim_of_a_target(case: YamlValue) -> None:
     assert told == set(case.get("told", []))
 
 
+@every_row("case", [c for c in TABLE if "followed" in c], ids=lambda case: case["name"])
+def test_a_request_is_expressible_once_its_remedy_is_followed(case: YamlValue) -> None:
+    done = {**case, **case["followed"], "ask": {**case["ask"], **case["followed"].get("ask", {})}}
+    assert said(done).expressibility is not Expressibility.NOT_EXPRESSIBLE
+
+
 @every_row("case", SAYABLE, ids=lambda case: case["name"])
 def test_the_api_server_accepts_the_claim(case: YamlValue) -> None:
     claim = claim_of(case)

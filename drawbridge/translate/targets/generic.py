@@ -23,7 +23,8 @@ from drawbridge.translate.targets.plan import (
     make_finding,
 )
 from drawbridge.translate.targets.vocabulary import (
-    OTHER_AMOUNT,
+    NO_REPLICA,
+    OTHER_DRIVER,
     DriverVocabulary,
     NotExpressibleError,
     format_bytes,
@@ -100,10 +101,14 @@ def _shared(ask: Ask, base: DevicePlan, target: DriverTarget) -> DevicePlan:
     share, names = ask.share, target.vocabulary
     if share is not None and share.amounts:
         return msgspec.structs.replace(base, amounts=_named_amounts(share, target))
-    if share is None or share.replica or share.isolation is Isolation.MIG:
+    if share is None or ask.partition or share.isolation is Isolation.MIG:
         raise NotExpressibleError(
-            f"{target.driver} shares devices by amount, but the pod requests no amount",
-            OTHER_AMOUNT,
+            f"{target.driver} does not share partitions of its devices",
+            f"Request whole partitions by their names. {OTHER_DRIVER}",
+        )
+    if share.replica:
+        raise NotExpressibleError(
+            f"{target.driver} shares devices by amount, but a replica specifies none", NO_REPLICA
         )
     amounts: dict[str, RequestedAmount] = {}
     losses = []

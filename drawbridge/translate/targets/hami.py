@@ -19,7 +19,7 @@ from drawbridge.translate.targets.plan import (
     make_finding,
 )
 from drawbridge.translate.targets.vocabulary import (
-    OTHER_AMOUNT,
+    NO_REPLICA,
     WHOLE_DEVICE,
     DriverVocabulary,
     NotExpressibleError,
@@ -63,7 +63,7 @@ def _shared(ask: Ask, share: DeviceShare, base: DevicePlan, target: DriverTarget
     if share.replica:
         raise NotExpressibleError(
             f"{target.driver} shares devices by amount, but a replica specifies none",
-            OTHER_AMOUNT,
+            NO_REPLICA,
         )
     target.require_field("exactly.capacity")
     cores, losses = _cores_amount(ask, share)

@@ -20,6 +20,7 @@ from drawbridge.translate.targets.plan import (
 )
 from drawbridge.translate.targets.products import capacity_value, filter_products
 from drawbridge.translate.targets.vocabulary import (
+    NO_REPLICA,
     OTHER_AMOUNT,
     DriverVocabulary,
     Expression,
@@ -185,7 +186,8 @@ def _amounts(
     if share.replica and mode == Sharing.MEMORY:
         raise NotExpressibleError(
             f"{target.driver} shares devices by memory, but a replica specifies no amount",
-            OTHER_AMOUNT,
+            f"{NO_REPLICA} {target.driver} does not enforce it, so add isolation to "
+            "`decisions.allowLossOf`.",
         )
     if isinstance(share.memory, Bytes):
         amounts[MEMORY] = format_bytes(share.memory.value)

@@ -40,6 +40,10 @@ from drawbridge.translate.legacy.selectors import (
 MAX_EXPRESSION_BYTES = 10 * 1024
 OTHER_DRIVER: Final = "Configure a driver that supports it in `targets`, or change the request."
 OTHER_AMOUNT: Final = "Request an amount of memory in the pod."
+# Beside the name of a replica, an amount is a request of its own.
+NO_REPLICA: Final = (
+    "Request nvidia.com/gpu and nvidia.com/gpumem, the memory in MiB, instead of a replica."
+)
 WHOLE_DEVICE: Final = "Request at most 100 percent of a device."
 FEWER_DEVICES: Final = "Request the numbers of devices that the message names."
 # What `type` returns for an attribute, by the type that facts name.
