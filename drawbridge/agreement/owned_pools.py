@@ -189,17 +189,20 @@ def select_owned_slices(
     return tuple(each for each in slices if each.name in used)
 
 
-def find_unowned_classes(facts: Facts, configuration: Configuration) -> frozenset[str]:
+def find_unowned_classes(
+    facts: Facts, configuration: Configuration
+) -> Mapping[str, tuple[str, ...]]:
     """Return the classes whose devices are all in pools that the allocator does not own.
 
-    Where no Nodes are known, these are the classes of drivers without an entry.
+    Each has its drivers if there is no entry for any of them. Where no Nodes are known, there are
+    no other ones.
     """
     drivers = {str(each.driver) for each in owned_pools(configuration)}
-    return frozenset(
-        row.name
+    return {
+        row.name: tuple(row.drivers) if drivers.isdisjoint(row.drivers) else ()
         for row in facts.classes
         if row.devices and (row.owned == 0 or drivers.isdisjoint(row.drivers))
-    )
+    }
 
 
 def report_unused_pools(slices: Iterable[Slice], used: Iterable[Slice]) -> Finding | None:

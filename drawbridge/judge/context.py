@@ -147,8 +147,9 @@ class JudgeContext(msgspec.Struct, frozen=True, eq=False):
     steps: int = STEPS
     # Whether any device has a compatibleOnlyWith rule that the allocator reads.
     has_rules: bool = False
-    # The classes whose devices are all in pools that the allocator does not own.
-    unowned: frozenset[str] = frozenset()
+    # The classes whose devices are all in pools that the allocator does not own, with their drivers
+    # if no entry of ownedPools names any of these.
+    unowned: Mapping[str, Sequence[str]] = {}
 
     @property
     def selectors(self) -> Selectors:

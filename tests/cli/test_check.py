@@ -50,6 +50,9 @@ spec:
       - name: c
         resources: {claims: [{name: gpu, request: gpus}]}
 """
+OURS = f"{TEMPLATE}---\n{DEPLOYMENT}".replace("gpus", "gpu").replace(
+    "    spec:\n      res", "    spec:\n      schedulerName: drawbridge\n      res"
+)
 OLD_POD = """\
 apiVersion: v1
 kind: Pod
@@ -380,15 +383,26 @@ def test_a_pod_is_reported_if_no_node_is_owned(
     cluster = tmp_path / "cluster.yaml"
     published = EXCLUSIVE.partition("---\napiVersion: v1\nkind: Node")[0]
     cluster.write_text(f"{published}{node if with_nodes else ''}", "utf-8")
-    pod = DEPLOYMENT.replace("gpus", "gpu").replace(
-        "spec:\n      res", "spec:\n      schedulerName: drawbridge\n      res"
-    )
     words = ("--cluster", str(cluster), "--config", str(configuration))
-    reported = findings(f"{TEMPLATE}---\n{pod}", *words)[1]
+    reported = findings(OURS, *words)[1]
     said = [f"{e['severity']}: {e['message']}" for e in reported]
     assert len(said) == len(expected)
     for text, start in zip(said, expected, strict=True):
         assert text.replace("in the pools of ownedPools: ", "", 1).startswith(start)
+
+
+def test_a_driver_without_an_entry_is_named_whatever_of_it_may_come(tmp_path: Path) -> None:
+    configuration = own_zone(tmp_path, "a")
+    owned = configuration.read_text("utf-8").replace("gpu.nvidia.com", "dra.net")
+    configuration.write_text(f"{owned}fleet: [{{class: gpu.nvidia.com, closed: false}}]\n", "utf-8")
+    words = ("--cluster", INVENTORY, "--config", str(configuration))
+    (reported,) = findings(OURS, *words)[1]
+    assert (reported["code"], reported["severity"]) == ("CountNeverFits", "error")
+    assert reported["message"].endswith("but ownedPools has no entry for driver gpu.nvidia.com")
+    assert reported["remedy"] == (
+        "Add an entry for driver gpu.nvidia.com to ownedPools, or request the devices in pods of "
+        "the default scheduler."
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,30 +1,39 @@
 """Asks whether any node has as many devices as a request needs."""
 
-from collections.abc import Collection
+from collections.abc import Mapping, Sequence
 
 from drawbridge.dra.claim_codes import COUNT_NEVER_FITS
-from drawbridge.dra.counted import count_noun
+from drawbridge.dra.counted import count_noun, join_words
 from drawbridge.finding import Finding
 from drawbridge.judge.devices.class_devices import RequestDevices, RequestPlace
 from drawbridge.solver.demand import MAX_RESULTS
 
 
 def explain_unowned(
-    devices: RequestDevices, place: RequestPlace, unowned: Collection[str]
+    devices: RequestDevices, place: RequestPlace, unowned: Mapping[str, Sequence[str]]
 ) -> Finding | None:
-    """Return a finding if the allocator owns none of the published devices of the class."""
+    """Return a finding if the allocator owns none of the published devices of the class.
+
+    `unowned` has the drivers of such a class if no entry names any of them: then no node that
+    comes, and no label, is enough.
+    """
     name, wanted = devices.class_name, devices.option.wanted.count
     if devices.of_class or name not in unowned:
         return None
     asked = (
         f"all {name} devices" if devices.option.all_mode else count_noun(wanted, f"{name} device")
     )
-    return COUNT_NEVER_FITS.at(
-        place.path,
-        f"{asked} requested, but no node has any",
-        object=place.object,
-        remedy="Correct the entries of ownedPools, or label the nodes that they are to select.",
-    )
+    why = "no node has any"
+    remedy = "Correct the entries of ownedPools, or label the nodes that they are to select."
+    if unowned[name]:
+        drivers = join_words(unowned[name], "or")
+        why = f"ownedPools has no entry for driver {drivers}"
+        remedy = (
+            f"Add an entry for driver {drivers} to ownedPools, or request the devices in pods of "
+            "the default scheduler."
+        )
+    message = f"{asked} requested, but {why}"
+    return COUNT_NEVER_FITS.at(place.path, message, object=place.object, remedy=remedy)
 
 
 def explain_count(devices: RequestDevices, place: RequestPlace) -> Finding | None:
