@@ -32,6 +32,7 @@ def test_a_claim_that_is_never_satisfied(case: YamlValue) -> None:
     where = f"spec.devices.{path}" if path else "spec.devices"
     assert (first.code, first.path, first.message) == (code, where, message)
     assert first.object == "ResourceClaim/ns/c"
+    assert first.remedy.startswith(case.get("remedy", ""))
     assert {each.severity.value for each in findings} == {case.get("severity", "error")}
 
 

@@ -56,7 +56,7 @@ def _explain(  # noqa: PLR0913, PLR0917  # an alternative, and what it is compar
     return (
         never_enough.explain_unowned(devices, place, context.unowned)
         or never_matches.explain_selectors(devices, place, context)
-        or never_fits.explain_capacity(devices, place)
+        or never_fits.explain_capacity(devices, place, context)
         or never_enough.explain_count(devices, place)
         or never_together.explain_request(devices, place, alone, proof, context)
     )

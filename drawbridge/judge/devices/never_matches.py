@@ -17,6 +17,7 @@ from drawbridge.judge.context import JudgeContext
 from drawbridge.judge.devices.class_devices import RequestDevices, RequestPlace
 from drawbridge.judge.devices.proof import UnreadableClaimError, read_expression
 from drawbridge.solver.candidates import Candidate
+from drawbridge.solver.demand import Option
 
 # The nearest miss is searched among so many devices, with so many terms.
 MAX_DEVICES, MAX_TERMS = 2000, 32
@@ -28,11 +29,16 @@ _AT_LEAST = re.compile(
 )
 
 
-class _Term(NamedTuple):
+class SelectorTerm(NamedTuple):
     """A part of a selector: all parts must be true."""
 
     selector: int
     text: str
+
+    @property
+    def shown(self) -> str:
+        """The text, as much of it as a message has room for."""
+        return self.text if len(self.text) <= MAX_LENGTH else f"{self.text[:MAX_LENGTH]}..."
 
 
 def explain_selectors(
@@ -46,27 +52,26 @@ def explain_selectors(
         return CLASS_WITHOUT_DEVICES.at(path, message, object=place.object)
     if any(devices.matching):
         return None
-    term, near = _nearest_miss(devices, context)
-    text = term.text if len(term.text) <= MAX_LENGTH else f"{term.text[:MAX_LENGTH]}..."
+    term, near = find_nearest_miss(devices.option, devices.of_class, context)
     published = _describe_published(term.text, near, name, context)
-    message = f"no {name} device satisfies {text}{published}"
+    message = f"no {name} device satisfies {term.shown}{published}"
     path = f"{place.path}.selectors[{term.selector}].cel.expression"
     return DEVICE_NEVER_MATCHES.at(path, message, object=place.object)
 
 
-def _nearest_miss(
-    devices: RequestDevices, context: JudgeContext
-) -> tuple[_Term, Sequence[Candidate]]:
-    """Return the first term that the best devices fail, and these devices."""
-    selectors = devices.option.request_filter.selectors[1]
+def find_nearest_miss(
+    option: Option, devices: Sequence[Candidate], context: JudgeContext
+) -> tuple[SelectorTerm, Sequence[Candidate]]:
+    """Return the first term that the best of devices fail, and these devices."""
+    selectors = option.request_filter.selectors[1]
     terms = [
-        _Term(number, text)
+        SelectorTerm(number, text)
         for number, source in enumerate(selectors)
         for text in split_terms(source, context.selectors.stored)
     ][:MAX_TERMS]
     expressions = context.caches.proofs.expressions
     failed: dict[tuple[int, ...], list[Candidate]] = {}
-    for device in devices.of_class[:MAX_DEVICES]:
+    for device in devices[:MAX_DEVICES]:
         misses = tuple(
             number
             for number, term in enumerate(terms)
@@ -76,7 +81,7 @@ def _nearest_miss(
     # Of equally near devices, those that fail the last term: its value is the most special one.
     nearest = min(failed, key=lambda misses: (len(misses), [-number for number in misses]))
     if not nearest:  # the terms that are not compared fail
-        return _Term(len(selectors) - 1, selectors[-1]), failed[nearest]
+        return SelectorTerm(len(selectors) - 1, selectors[-1]), failed[nearest]
     # What other near devices publish for the same term belongs to the answer.
     near = [each for misses, some in failed.items() if misses == nearest[:1] for each in some]
     return terms[nearest[0]], near or failed[nearest]
