@@ -32,6 +32,8 @@ from drawbridge.finding import Finding, Severity
 
 _LOG = logging.getLogger("drawbridge.cluster.events")
 MAX_NOTE_BYTES: Final = 1024
+# Of the message, at the end of a note that is cut.
+_BEFORE_REMEDY: Final = 128
 MAX_FIELD_LENGTH: Final = 128
 MAX_NAME_LENGTH: Final = 253
 # The maximum number of series, the writes per second, and the maximum burst of writes.
@@ -84,7 +86,7 @@ class EventRecorder:
         now = self._now()
         self._pending.set()
         # Messages contain text of users. Only what fits into an event is kept.
-        note = _shorten_note(finding.sentences)
+        note = _shorten_note(finding.sentences, finding.remedy)
         key = SeriesKey(involved, finding.code, finding.severity, action, note)
         current = self._series.get(key)
         if current is not None and now - current.last_recorded < FORGET_SECONDS:
@@ -240,9 +242,15 @@ def _make_name(involved: InvolvedObject) -> str:
     return f"{stem.strip('.-') or 'event'}.{tail}"
 
 
-def _shorten_note(text: str) -> str:
-    """Shorten a note to the maximum that the API server accepts, in bytes."""
+def _shorten_note(text: str, remedy: str) -> str:
+    """Shorten a note to the maximum that the API server accepts, in bytes.
+
+    Its middle goes, which quotes what users wrote: the remedy is at the end.
+    """
     raw = text.encode()
     if len(raw) <= MAX_NOTE_BYTES:
         return text
-    return raw[: MAX_NOTE_BYTES - 3].decode(errors="ignore") + "…"
+    kept = len(remedy.encode()) + _BEFORE_REMEDY if remedy else 0
+    kept = kept if kept <= MAX_NOTE_BYTES // 2 else 0
+    begin, end = raw[: MAX_NOTE_BYTES - 3 - kept], raw[len(raw) - kept :]
+    return f"{begin.decode(errors='ignore')}…{end.decode(errors='ignore')}"

@@ -311,12 +311,25 @@ async def test_a_note_has_message_and_remedy_as_sentences(
 
 @pytest.mark.parametrize("letter", ["a", "ä", "𝄞"])
 async def test_a_note_has_at_most_1024_bytes_and_complete_characters(rig: Rig, letter: str) -> None:
-    rig.recorder.record(finding(message=letter * 2000), POD, "Translate")
+    rig.recorder.record(finding(message=letter * 2000, remedy=""), POD, "Translate")
     await rig.write_due()
     note = rig.events_written()[0]["note"]
 
     assert 1024 - 4 < len(note.encode()) <= 1024
     assert note == letter * (len(note) - 1) + "…"
+
+
+@pytest.mark.parametrize("letter", ["a", "ä", "𝄞"])
+async def test_a_long_message_loses_its_middle_and_keeps_the_remedy(rig: Rig, letter: str) -> None:
+    long = finding(message=f"not {letter * 2000}, but c", remedy="ask for less")
+    rig.recorder.record(long, POD, "Translate")
+    await rig.write_due()
+    note = rig.events_written()[0]["note"]
+
+    assert 1024 - 8 < len(note.encode()) <= 1024
+    begin, _, end = note.partition("…")
+    assert begin == f"not {letter * (len(begin) - 4)}"
+    assert end.lstrip(letter) == ", but c. ask for less"
 
 
 async def test_a_long_object_name_is_shortened_in_the_event_name(rig: Rig) -> None:
