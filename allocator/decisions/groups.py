@@ -39,6 +39,7 @@ from allocator.state.group_records import GroupHold, GroupRefusal
 from allocator.state.record_states import RecordEvent
 from allocator.state.reports import HoldEnd
 from drawbridge.agreement import allocator_codes as codes
+from drawbridge.dra.counted import count_noun
 from drawbridge.ledger.node_fit import make_reason
 
 # A refusal holds for the other members of the group for this time, if nothing has changed.
@@ -69,7 +70,8 @@ class GroupDecisions:
         if first is None:
             return None
         groups, until = first
-        text = f"{groups} groups of which a part is bound get devices first"
+        verb = "gets" if groups == 1 else "get"
+        text = f"{count_noun(groups, 'group')} of which a part is bound {verb} devices first"
         reason = make_reason(codes.GANG_INTERRUPTED, STAGE, text)
         return GroupAnswer(reason=reason, pauses_until=until)
 

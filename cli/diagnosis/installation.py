@@ -45,7 +45,7 @@ from drawbridge.names import (
     WEBHOOK_DEPLOYMENT,
 )
 from drawbridge.translate.changes.codes import DEVICES_DIVIDED
-from drawbridge.translate.changes.scheduler import describe_usable
+from drawbridge.translate.changes.scheduler import describe_usable, find_placement_remedy
 
 _DAY: Final = 86_400
 # The controller renews its authorities long before; a serving certificate of one's own may be late.
@@ -195,7 +195,8 @@ def check_placement(checked: CheckedState) -> Iterator[Result]:
             if usable:
                 listed = list_some(several, _MOST_NAMES, "namespace")
                 message = f"with {placement} placement, pods of {listed} can use {usable}"
-                yield DEVICES_DIVIDED.at("", message)
+                remedy = find_placement_remedy(row, is_ours=placement is Placement.BRIDGE)
+                yield DEVICES_DIVIDED.at("", message, remedy=remedy)
     counts = {each: count_noun(len(several), "namespace") for each, several in names.items()}
     yield f"bridge placement in {counts[Placement.BRIDGE]}, native in {counts[Placement.NATIVE]}"
 

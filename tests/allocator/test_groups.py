@@ -305,6 +305,7 @@ def test_members_of_a_partly_bound_group_come_before_all_others() -> None:
     cluster = interrupted(2)
     reply = cluster.prefilter("other", claim("d"), priority=1000)
     assert codes(reply) == [allocator_codes.GANG_INTERRUPTED.name]
+    assert "1 group of which a part is bound gets devices first" in reply.message
     assert cluster.ask_group(KEY, "m2", "m3", min_count=4, scheduled=2).fit
     assert cluster.nodes("other", claim("d")) == []
     assert cluster.held() == [f"n1/gpu-{number}" for number in range(4)]

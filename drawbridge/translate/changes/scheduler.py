@@ -12,7 +12,7 @@ from drawbridge.documents.paths import Path, format_path, get_value
 from drawbridge.documents.values import Value, as_mapping
 from drawbridge.facts.model import ClassFacts, Facts
 from drawbridge.finding import Finding
-from drawbridge.names import OWNED_TAINT, SCHEDULER_NAME
+from drawbridge.names import OWNED_TAINT, PLACEMENT_LABEL, SCHEDULER_NAME
 from drawbridge.translate.changes.codes import (
     DEVICES_DIVIDED,
     DRIVER_NOT_OWNED,
@@ -129,10 +129,11 @@ def report_divided_devices(
     for name in classes:
         row = facts.find_class(name)
         usable = describe_usable(row, is_ours=is_ours) if row is not None else ""
-        if usable:
+        if row is not None and usable:
             placement = Placement.BRIDGE if is_ours else Placement.NATIVE
             message = f"with {placement} placement the pod can use {usable}"
-            yield DEVICES_DIVIDED.at(format_path(SCHEDULER), message)
+            remedy = find_placement_remedy(row, is_ours=is_ours)
+            yield DEVICES_DIVIDED.at(format_path(SCHEDULER), message, remedy=remedy)
 
 
 def describe_usable(row: ClassFacts, *, is_ours: bool) -> str:
@@ -149,6 +150,18 @@ def describe_usable(row: ClassFacts, *, is_ours: bool) -> str:
     return (
         f"{usable} of {row.devices} devices of class {row.name}: {row.owned} of owned nodes, "
         f"{others} of others"
+    )
+
+
+def find_placement_remedy(row: ClassFacts, *, is_ours: bool) -> str:
+    """Return what lets pods use the devices of a class that their scheduler cannot use."""
+    owned = row.owned or 0
+    other, count = Placement.BRIDGE, owned
+    if is_ours:
+        other, count = Placement.NATIVE, row.devices - owned
+    return (
+        f"Set the label {PLACEMENT_LABEL}: {other} on the namespace, whose pods then use the other "
+        f"{count}. Or change which nodes `ownedPools` selects."
     )
 
 
