@@ -1,9 +1,9 @@
 """Reads what decides a translation besides the manifests: configuration, facts and cluster."""
 
 import argparse
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -20,6 +20,7 @@ from drawbridge.config.model import Configuration, Placement
 from drawbridge.config.placement import decide_placements
 from drawbridge.config.policy import apply_policies
 from drawbridge.documents.document import LocatedFinding, Source
+from drawbridge.documents.paths import get_value
 from drawbridge.documents.read import read_objects as objects_in
 from drawbridge.documents.values import Value
 from drawbridge.dra import gates
@@ -30,10 +31,14 @@ from drawbridge.names import ADMIN_ACCESS_LABEL, NAMESPACE, SCHEDULER_LEASE
 from drawbridge.translate.changes.queues import LOCAL_QUEUE, find_default_queues
 from drawbridge.translate.context import TranslationContext, make_context
 from drawbridge.translate.legacy.networks import add_networks
+from drawbridge.translate.manifests.custom_fields import DEFINITION, find_definitions
 
 if TYPE_CHECKING:
     from cli.input.cluster_objects import ClusterObjects
     from drawbridge.cluster.session import Session
+
+# The kinds of objects that decide the translation of others.
+_DECIDING: Final = frozenset({NETWORK_KIND, NAMESPACE_KIND, LOCAL_QUEUE, DEFINITION})
 
 
 @dataclass
@@ -47,6 +52,8 @@ class TranslationInput:
     namespaces: dict[str, Mapping[str, str]] = field(default_factory=dict)
     # The default queue of Kueue in each namespace of the cluster that has one.
     queues: dict[str, str] = field(default_factory=dict)
+    # The CustomResourceDefinitions of the cluster.
+    definitions: dict[tuple[str, str], Value] = field(default_factory=dict)
 
 
 def read_translation_input(
@@ -64,13 +71,15 @@ def read_translation_input(
     if isinstance(facts, tuple):
         inputs.findings += facts
         return inputs
-    networks = filter(None, map(read_network, _find_objects(NETWORK_KIND, sources)))
+    written = [*_find_objects(sources)]
+    networks = filter(None, map(read_network, written))
     context = make_context(add_networks(configuration, tuple(networks)), facts)
-    # The manifests may change the labels of the cluster.
-    namespaces = labels_of_namespaces(_find_objects(NAMESPACE_KIND, sources))
+    # The manifests may change the objects of the cluster.
+    namespaces = labels_of_namespaces(written)
     context = with_namespaces(context, {**inputs.namespaces, **namespaces})
-    queues = find_default_queues(_find_objects(LOCAL_QUEUE, sources))
-    inputs.context = context.with_queues({**inputs.queues, **queues})
+    context = context.with_queues({**inputs.queues, **find_default_queues(written)})
+    definitions = {**inputs.definitions, **find_definitions(written)}
+    inputs.context = replace(context, definitions=definitions)
     return inputs
 
 
@@ -133,6 +142,7 @@ def _gather_facts(
         return enabled
     inputs.namespaces = labels_of_namespaces(each.value for each in files.others)
     inputs.queues = find_default_queues(each.value for each in files.others)
+    inputs.definitions = find_definitions(each.value for each in files.others)
     inputs.cluster = files, enabled
     gathered = gather_facts(facts_input(files), configuration, enabled)
     with_policies = apply_policies(gathered.findings, configuration.findings)
@@ -173,8 +183,13 @@ def with_namespaces(
     )
 
 
-def _find_objects(kind: str, sources: Iterable[Source | LocatedFinding]) -> Iterator[Value]:
-    """Yield the objects of the manifests that mention a kind."""
-    for source in sources:
-        if isinstance(source, Source) and kind.encode() in source.data:
-            yield from (document.value for document in objects_in(source))
+def _find_objects(sources: Iterable[Source | LocatedFinding]) -> list[Value]:
+    """Return the objects of manifests that decide the translation of others, by their kinds."""
+    mentions = [kind.encode() for kind in _DECIDING]
+    return [
+        document.value
+        for source in sources
+        if isinstance(source, Source) and any(each in source.data for each in mentions)
+        for document in objects_in(source)
+        if f"{get_value(document.value, ('kind',))}" in _DECIDING
+    ]

@@ -41,6 +41,7 @@ class TranslationContext(msgspec.Struct, frozen=True):
     original: Original = Original.FULL
     readable_names: bool = False  # of the templates of manifests
     is_manifest: bool = False  # not of a pod that the API server has filled with defaults
+    definitions: Mapping[tuple[str, str], Value] = {}  # CustomResourceDefinitions by group and kind
     # Of pods with native placement, with caches of its own, where the configuration has the other.
     native: "TranslationContext | None" = None
     declared: Configuration | None = None  # without the names and networks of the facts

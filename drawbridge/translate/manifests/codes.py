@@ -9,6 +9,8 @@ REQUEST_NOT_IN_POD = CODES.define("RequestNotInPod")
 RENDERED_LATER = CODES.define("RenderedLater")
 LEGACY_NAME_USED = CODES.define("LegacyNameUsed")
 CLAIMS_REFUSED = CODES.define("ClaimsRefused")
+CLAIMS_DROPPED = CODES.define("ClaimsDropped")
+SCHEMA_UNKNOWN = CODES.define("SchemaUnknown")
 QUOTA_COUNTS_NAMES = CODES.define("QuotaCountsNames")
 TEMPLATE_IN_INPUT_DIFFERS = CODES.define("TemplateInInputDiffers")
 

@@ -26,6 +26,7 @@ from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.manifests import argo, gitops, quotas, ray, trainer
 from drawbridge.translate.manifests.codes import CLAIMS_REFUSED, OPTED_OUT, REQUEST_NOT_IN_POD
 from drawbridge.translate.manifests.counters import report_counters
+from drawbridge.translate.manifests.custom_fields import report_dropped
 from drawbridge.translate.manifests.named_elsewhere import report_named
 from drawbridge.translate.manifests.readable_names import rename_templates
 from drawbridge.translate.manifests.workloads import (
@@ -87,6 +88,7 @@ def translate_object(value: Value, name: str, context: TranslationContext) -> Tr
         *report_counters(value),
         *_report_own_claims(value),
         *(_report_serverless(value) if edits else ()),
+        *report_dropped(value, edits, context.definitions),
         *findings,
     ]
     merged = merge_mappings(mappings)

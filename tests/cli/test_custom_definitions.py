@@ -1,0 +1,70 @@
+"""`drawbridge translate`: whether the API server keeps the claims of custom resources."""
+
+import json
+from pathlib import Path
+
+from tests.cli.running import Printed, command
+from tests.cli.test_live_cluster import OBJECTS
+from tests.tables import YamlValue, every_row
+from tests.translate.test_custom_fields import define
+
+# No class of the cluster serves the name.
+PARTITION = {"resources": {"limits": {"nvidia.com/mig-1g.10gb": 1}}}
+CONTAINERS = {"containers": [{"name": "main", **PARTITION}]}
+KEEPS = {"x-kubernetes-preserve-unknown-fields": True}
+KEEPING, DROPPING = define("Notebook", KEEPS), define("Notebook", {"properties": {}})
+
+
+def custom(kind: str, name: str, group: str = "kubeflow.org") -> YamlValue:
+    spec = {"template": {"spec": CONTAINERS}}
+    metadata = {"name": name, "namespace": "ml"}
+    return {"apiVersion": f"{group}/v1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+NOTEBOOK = custom("Notebook", "n")
+
+
+def read_codes(printed: Printed) -> list[str]:
+    findings = json.loads(printed.out)["findings"]
+    codes = ("ClaimsDropped", "SchemaUnknown")
+    return [f"{each['code']} {each['object']}" for each in findings if each["code"] in codes]
+
+
+def write(path: Path, *objects: YamlValue) -> str:
+    path.write_text("\n---\n".join(map(json.dumps, objects)), "utf-8")
+    return str(path)
+
+
+@every_row(
+    ("written", "in_cluster", "told"),
+    [
+        ([NOTEBOOK, DROPPING], [], ["ClaimsDropped Notebook/ml/n"]),
+        ([NOTEBOOK, KEEPING], [], []),
+        ([NOTEBOOK], [DROPPING], ["ClaimsDropped Notebook/ml/n"]),
+        ([NOTEBOOK], [KEEPING], []),
+        # The manifests replace what the cluster has.
+        ([KEEPING, NOTEBOOK], [DROPPING], []),
+        ([NOTEBOOK, custom("Notebook", "m")], [], ["SchemaUnknown Notebook/ml/n"]),
+        (
+            [NOTEBOOK, custom("CloneSet", "c", "apps.kruise.io")],
+            [],
+            ["SchemaUnknown Notebook/ml/n", "SchemaUnknown CloneSet/ml/c"],
+        ),
+        ([custom("Deployment", "d", "apps")], [], []),
+        ([{**NOTEBOOK, "spec": {"template": {"spec": {"containers": []}}}}], [], []),
+    ],
+)
+def test_a_definition_decides_wherever_it_is(
+    tmp_path: Path, written: list[YamlValue], in_cluster: list[YamlValue], told: list[str]
+) -> None:
+    files = write(tmp_path / "f.yaml", *written)
+    cluster = write(tmp_path / "c.yaml", *OBJECTS, *in_cluster)
+    options = ("--cluster", cluster) if in_cluster else ()
+    assert read_codes(command("translate", "-f", files, "-o", "json", *options)) == told
+
+
+def test_a_kind_that_is_not_checked_is_silent_if_the_configuration_says_so(tmp_path: Path) -> None:
+    kind = {"apiVersion": "drawbridge.dev/v1alpha1", "kind": "Configuration"}
+    config = write(tmp_path / "config.yaml", {**kind, "findings": {"SchemaUnknown": "off"}})
+    files = write(tmp_path / "f.yaml", NOTEBOOK)
+    assert read_codes(command("translate", "-f", files, "-o", "json", "--config", config)) == []

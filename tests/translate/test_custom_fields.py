@@ -1,0 +1,75 @@
+"""Custom resources whose CustomResourceDefinition lacks fields that the translation writes."""
+
+from pathlib import Path
+from typing import Any
+
+from drawbridge.translate.changes.patch import Original
+from drawbridge.translate.context import TranslationContext
+from drawbridge.translate.manifests.custom_fields import find_definitions
+from drawbridge.translate.manifests.objects import TranslatedObject, translate_object
+from tests.tables import YamlValue, every_row, load_cases
+
+CASES = load_cases(Path(__file__).parent / "cases" / "custom_fields.yaml")
+GPU = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
+TEMPLATE = {"spec": {"containers": [{"name": "a", **GPU}, {"name": "b", **GPU}]}}
+SPECS: dict[str, dict[str, Any]] = {
+    "Notebook": {"template": TEMPLATE},
+    "MPIJob": {"mpiReplicaSpecs": {"Worker": {"template": TEMPLATE}}},
+}
+CODES = ("ClaimsDropped", "OriginalMissing")
+
+
+def define(kind: str, spec: YamlValue, **others: YamlValue) -> YamlValue:
+    """Return the definition of a kind whose `spec` has this schema."""
+    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": schema}
+    names = {"kind": kind, "plural": f"{kind.lower()}s"}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{kind.lower()}s.kubeflow.org"},
+        "spec": {"group": "kubeflow.org", "names": names, "versions": [version], **others},
+    }
+
+
+def translated(
+    kind: str, definition: YamlValue, original: Original = Original.FULL
+) -> TranslatedObject:
+    value: YamlValue = {"apiVersion": "kubeflow.org/v1", "kind": kind, "spec": SPECS[kind]}
+    definitions = find_definitions([definition])
+    context = TranslationContext(original=original, definitions=definitions)
+    return translate_object(value, kind, context)
+
+
+@every_row("case", CASES, ids=lambda case: case["name"])
+def test_what_the_api_server_drops_is_told(case: YamlValue) -> None:
+    kind = case.get("kind", "Notebook")
+    done = translated(kind, define(kind, case["spec"], **case.get("definition", {})))
+    told = [each for each in done.findings if each.code in CODES]
+    drops = (each.message.removeprefix("the API server drops ").split(", which ") for each in told)
+    lines = [f"{one.code} {one.path}: {what[0]}" for one, what in zip(told, drops, strict=True)]
+    assert lines == case["found"]
+    # Half of a translation would start the pods without their devices.
+    assert bool(done.edits) == bool(done.templates) == ("ClaimsDropped" not in "".join(lines))
+
+
+def test_the_finding_names_the_definition_and_the_version() -> None:
+    (finding,) = [
+        each
+        for each in translated("Notebook", define("Notebook", {"type": "object"})).findings
+        if each.code in CODES
+    ]
+    assert finding.message.endswith(
+        "which CustomResourceDefinition notebooks.kubeflow.org lacks in v1"
+    )
+    assert (finding.object, finding.path) == ("Notebook", "spec.template")
+
+
+def test_annotations_that_are_not_written_are_not_missed() -> None:
+    spec = {"x-kubernetes-preserve-unknown-fields": True, "properties": {"metadata": {}}}
+    definition = define("Notebook", {"properties": {"template": spec}})
+    told = [
+        {each.code for each in translated("Notebook", definition, original).findings} & {*CODES}
+        for original in (Original.FULL, Original.NONE)
+    ]
+    assert told == [{"OriginalMissing"}, set()]
