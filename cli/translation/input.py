@@ -1,7 +1,7 @@
 """Reads what decides a translation besides the manifests: configuration, facts and cluster."""
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -31,7 +31,12 @@ from drawbridge.names import ADMIN_ACCESS_LABEL, NAMESPACE, SCHEDULER_LEASE
 from drawbridge.translate.changes.queues import LOCAL_QUEUE, find_default_queues
 from drawbridge.translate.context import TranslationContext, make_context
 from drawbridge.translate.legacy.networks import add_networks
-from drawbridge.translate.manifests.custom_fields import DEFINITION, find_definitions
+from drawbridge.translate.manifests.custom_fields import (
+    CUSTOM_KINDS,
+    DEFINITION,
+    find_definitions,
+    name_definition,
+)
 
 if TYPE_CHECKING:
     from cli.input.cluster_objects import ClusterObjects
@@ -79,6 +84,12 @@ def read_translation_input(
     context = with_namespaces(context, {**inputs.namespaces, **namespaces})
     context = context.with_queues({**inputs.queues, **find_default_queues(written)})
     definitions = {**inputs.definitions, **find_definitions(written)}
+    if _asks_cluster(options):
+        try:
+            definitions = {**_read_definitions(options, sources, {*definitions}), **definitions}
+        except ClusterReadError as error:
+            inputs.findings.append(error.located)
+            return inputs
     inputs.context = replace(context, definitions=definitions)
     return inputs
 
@@ -193,3 +204,34 @@ def _find_objects(sources: Iterable[Source | LocatedFinding]) -> list[Value]:
         for document in objects_in(source)
         if f"{get_value(document.value, ('kind',))}" in _DECIDING
     ]
+
+
+def _read_definitions(
+    options: argparse.Namespace,
+    sources: Iterable[Source | LocatedFinding],
+    defined: Collection[tuple[str, str]],
+) -> Mapping[tuple[str, str], Value]:
+    """Read the CustomResourceDefinitions of the custom kinds that manifests mention.
+
+    Most users may not read them; what could not be checked is then reported.
+    """
+    texts = [each.data for each in sources if isinstance(each, Source)]
+    names = [
+        name_definition(kind)
+        for kind in CUSTOM_KINDS
+        if kind not in defined and any(all(e.encode() in text for e in kind) for text in texts)
+    ]
+
+    async def read(session: "Session") -> list[Value]:
+        return [await _read_definition(session, name) for name in names]
+
+    return find_definitions(live_cluster.run_with_session(options, read) if names else ())
+
+
+async def _read_definition(session: "Session", name: str) -> Value:
+    try:
+        return await live_cluster.read_object(session, resources.DEFINITIONS, name)
+    except ApiError as error:
+        if not error.forbidden:
+            raise
+        return None

@@ -116,6 +116,13 @@ POLICIES: Final = Resource(
     "ValidatingAdmissionPolicy",
     namespaced=False,
 )
+DEFINITIONS: Final = Resource(
+    "apiextensions.k8s.io",
+    "v1",
+    "customresourcedefinitions",
+    "CustomResourceDefinition",
+    namespaced=False,
+)
 POLICY_BINDINGS: Final = Resource(
     _ADMISSION,
     "v1",

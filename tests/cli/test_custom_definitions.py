@@ -2,8 +2,9 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
-from tests.cli.running import Printed, command
+from tests.cli.running import Printed, command, on_api
 from tests.cli.test_live_cluster import OBJECTS
 from tests.tables import YamlValue, every_row
 from tests.translate.test_custom_fields import define
@@ -68,3 +69,36 @@ def test_a_kind_that_is_not_checked_is_silent_if_the_configuration_says_so(tmp_p
     config = write(tmp_path / "config.yaml", {**kind, "findings": {"SchemaUnknown": "off"}})
     files = write(tmp_path / "f.yaml", NOTEBOOK)
     assert read_codes(command("translate", "-f", files, "-o", "json", "--config", config)) == []
+
+
+@every_row(
+    ("objects", "told", "read"),
+    [
+        ([DROPPING], ["ClaimsDropped Notebook/ml/n"], ["notebooks.kubeflow.org"]),
+        ([KEEPING], [], ["notebooks.kubeflow.org"]),
+        ([], ["SchemaUnknown Notebook/ml/n"], ["notebooks.kubeflow.org"]),
+    ],
+)
+def test_a_live_cluster_is_asked_for_the_definitions_of_the_manifests(
+    tmp_path: Path, objects: list[dict[str, Any]], told: list[str], read: list[str]
+) -> None:
+    files = write(tmp_path / "f.yaml", NOTEBOOK)
+    asked: list[str] = []
+
+    def check(api: Any) -> None:  # noqa: ANN401  # the fake API server
+        paths = (seen.path for seen in api.requests)
+        asked.extend(each.rpartition("/")[2] for each in paths if "resourcedefinitions" in each)
+
+    words = ("translate", "-f", files, "-o", "json", "--context")
+    printed = on_api(tmp_path, (*OBJECTS, *objects), *words, check=check)
+    assert (read_codes(printed), asked) == (told, read)
+
+
+def test_the_manifests_spare_the_request(tmp_path: Path) -> None:
+    files = write(tmp_path / "f.yaml", NOTEBOOK, KEEPING)
+
+    def check(api: Any) -> None:  # noqa: ANN401  # the fake API server
+        assert not [each.path for each in api.requests if "resourcedefinitions" in each.path]
+
+    words = ("translate", "-f", files, "-o", "json", "--context")
+    assert read_codes(on_api(tmp_path, OBJECTS, *words, check=check)) == []

@@ -34,8 +34,8 @@ def bare_pod(name: str) -> dict[str, Any]:
     }
 
 
-def job_set(name: str) -> dict[str, Any]:
-    template = workload("Job", name, {"nvidia.com/gpu": 1})["spec"]["template"]
+def job_set(name: str, resource: str = "nvidia.com/gpu") -> dict[str, Any]:
+    template = workload("Job", name, {resource: 1})["spec"]["template"]
     job = {"name": "a", "template": {"spec": {"template": template}}}
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",

@@ -19,6 +19,7 @@ from drawbridge.report.workloads import KINDS
 from tests.cli.installed_api import healthy
 from tests.cli.running import Printed, on_api
 from tests.cli.test_live_cluster import CLAIMED, RULE, pod_of
+from tests.cli.test_live_workloads import job_set
 from tests.cluster.fake.api import FakeApi
 from tests.cluster.fake.rights import Rights
 from tests.manifests.rendering import NAMESPACE, read_base
@@ -69,6 +70,7 @@ def run(folder: Path, rights: Rights, *words: str) -> Printed:
     files.mkdir()
     (files / "claim.yaml").write_text(CLAIMED, "utf-8")
     (files / "pod.yaml").write_text(write_yaml([pod_of("new", "2")]), "utf-8")
+    (files / "jobs.yaml").write_text(write_yaml([job_set("j", "nvidia.com/mig-1g.10gb")]), "utf-8")
     named = (str(files) if each == "FOLDER" else each for each in words)
     objects = (RULE, QUOTA, DEPLOYMENT, pod_of("there", "1", nodeName="edge-1"), READY_POD)
     return on_api(folder, objects, *named, prepare=prepare)
@@ -92,6 +94,7 @@ def test_the_roles_of_a_reader_suffice_for_every_command_that_reads_a_cluster(
         ("check -f FOLDER --context", "resourcequotas", "PartUnreadable"),
         ("simulate -f FOLDER --claims gpu --context", "devicetaintrules", "PartUnreadable"),
         ("translate -f FOLDER --context", "localqueues", "PartUnreadable"),
+        ("translate -f FOLDER --context", "customresourcedefinitions", "SchemaUnknown"),
         ("translate -n default --context", "jobsets", "PartUnreadable"),
         ("undo -n default --context", "jobsets", "PartUnreadable"),
         ("audit --context", "events", "PartUnreadable"),

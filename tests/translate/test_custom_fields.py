@@ -5,7 +5,11 @@ from typing import Any
 
 from drawbridge.translate.changes.patch import Original
 from drawbridge.translate.context import TranslationContext
-from drawbridge.translate.manifests.custom_fields import find_definitions
+from drawbridge.translate.manifests.custom_fields import (
+    CUSTOM_KINDS,
+    find_definitions,
+    name_definition,
+)
 from drawbridge.translate.manifests.objects import TranslatedObject, translate_object
 from tests.tables import YamlValue, every_row, load_cases
 
@@ -73,3 +77,16 @@ def test_annotations_that_are_not_written_are_not_missed() -> None:
         for original in (Original.FULL, Original.NONE)
     ]
     assert told == [{"OriginalMissing"}, set()]
+
+
+def test_the_names_of_definitions_are_those_of_the_projects() -> None:
+    names = {name_definition(kind) for kind in CUSTOM_KINDS}
+    assert {
+        "notebooks.kubeflow.org",
+        "jobs.batch.volcano.sh",
+        "jobsets.jobset.x-k8s.io",
+        "workflows.argoproj.io",
+        "inferenceservices.serving.kserve.io",
+        "podcliquesets.grove.io",
+    } <= names
+    assert not {"pods.", "deployments.apps", "jobs.batch"} & names

@@ -12,8 +12,9 @@ from drawbridge.documents.paths import Path, format_path, get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.finding import Finding
 from drawbridge.names import POD_ANNOTATIONS
+from drawbridge.translate.manifests import argo
 from drawbridge.translate.manifests.codes import CLAIMS_DROPPED, ORIGINAL_MISSING
-from drawbridge.translate.manifests.workloads import group_kind
+from drawbridge.translate.manifests.workloads import SPECS, SPECS_BELOW, TEMPLATES, group_kind
 
 DEFINITION: Final = "CustomResourceDefinition"
 # Earlier versions of the API are in no supported version of Kubernetes.
@@ -34,6 +35,15 @@ class _At(NamedTuple):
 def is_custom(kind: tuple[str, str]) -> bool:
     """Whether a group and kind are not Kubernetes' own: those of workloads have no domain."""
     return "." in kind[0]
+
+
+# The kinds with pod templates that can have a CustomResourceDefinition.
+CUSTOM_KINDS: Final = tuple(filter(is_custom, (*TEMPLATES, *SPECS, *SPECS_BELOW, *argo.SPECS)))
+
+
+def name_definition(kind: tuple[str, str]) -> str:
+    """Return the name of the CustomResourceDefinition of one of these kinds."""
+    return f"{kind[1].lower()}s.{kind[0]}"
 
 
 def find_definitions(values: Iterable[Value]) -> dict[tuple[str, str], Value]:

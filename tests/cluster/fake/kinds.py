@@ -105,6 +105,7 @@ admissionregistration.k8s.io/v1  mutatingwebhookconfigurations   MutatingWebhook
 admissionregistration.k8s.io/v1  validatingwebhookconfigurations ValidatingWebhookConfiguration cluster
 admissionregistration.k8s.io/v1  validatingadmissionpolicies     ValidatingAdmissionPolicy      cluster status
 admissionregistration.k8s.io/v1  validatingadmissionpolicybindings ValidatingAdmissionPolicyBinding cluster
+apiextensions.k8s.io/v1          customresourcedefinitions       CustomResourceDefinition       cluster status
 rbac.authorization.k8s.io/v1     clusterroles                    ClusterRole                    cluster
 rbac.authorization.k8s.io/v1     clusterrolebindings             ClusterRoleBinding             cluster
 flowcontrol.apiserver.k8s.io/v1  flowschemas                     FlowSchema                     cluster status
