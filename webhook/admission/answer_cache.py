@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.documents.values import Value
+from drawbridge.facts.model import NodeOffer
 from webhook.admission.created_pod import RawPod, RawPodMetadata
 from webhook.admission.namespace_scopes import NamespaceDecision
 from webhook.admission.pod_responses import PodResponse
@@ -38,6 +39,7 @@ class AnswerKey(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     admin_access: bool
     placement: str
     queue: str  # the default one of the namespace
+    kinds: tuple[NodeOffer, ...]  # of nodes like the one that the pod names
     metadata: bytes  # the joined fields of drawbridge.translate.essence
     spec: bytes
     name: str = ""  # of a pod without an owner, if the response contains it
@@ -55,18 +57,24 @@ class AnswerKey(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
 _ESSENCE: Final = b"essence"  # no pod has this metadata
 
 
-def build_key(
-    pod: RawPod, raw_metadata: bytes, name: str, namespace: NamespaceDecision, queue: str = ""
+def build_key(  # noqa: PLR0913  # all but four by name
+    pod: RawPod,
+    raw_metadata: bytes,
+    name: str,
+    namespace: NamespaceDecision,
+    *,
+    queue: str = "",
+    kinds: tuple[NodeOffer, ...] = (),
 ) -> AnswerKey:
     """Build the key of a pod with this joined metadata in a namespace with this name.
 
-    `queue` is the default queue of the namespace.
+    `queue` is the default queue of the namespace, and `kinds` what nodes like its own offer.
     """
     metadata, own_name, raw = pod.metadata, "", raw_metadata
     if metadata.owner_references:
         raw, own_name = _clear_index(raw), _name_in_spec(metadata)
     spec = _normalize_spec(bytes(pod.spec), own_name)
-    decided = (namespace.mode, namespace.admin_access, namespace.placement, queue)
+    decided = (namespace.mode, namespace.admin_access, namespace.placement, queue, kinds)
     return AnswerKey(name, *decided, raw, spec)
 
 

@@ -25,6 +25,7 @@ from drawbridge.translate.changes.patch import MAX_ANNOTATION_BYTES
 from drawbridge.translate.context import TranslationContext
 from drawbridge.translate.essence import reduce_to_essence
 from drawbridge.translate.interest import Interest, covers, derive_interest
+from drawbridge.translate.tied_node import find_tied_node
 from webhook.admission import answer_cache, created_pod, guard, pods
 from webhook.admission.answer_cache import AnswerCache, AnswerKey
 from webhook.admission.claim_summary import ClaimSummaries
@@ -42,6 +43,7 @@ from webhook.admission.pods import PodDecision
 from webhook.admission.protocols import ClusterView
 from webhook.admission.replies import Reply, compose_reply
 from webhook.admission.responses import ALLOWED, Decided, PartialResponse, respond
+from webhook.admission.tied_pods import find_kinds
 
 OPT_OUT: Final = TRANSLATE_LABEL.encode()
 
@@ -134,7 +136,12 @@ class PodAnswers:
         namespace = pod_request.request.namespace
         queue = self._cluster.default_queue(namespace)
         key = answer_cache.build_key(
-            pod, pod_request.metadata, namespace, pod_request.namespace, queue
+            pod,
+            pod_request.metadata,
+            namespace,
+            pod_request.namespace,
+            queue=queue,
+            kinds=find_kinds(bytes(pod.spec), context, self._cluster),
         )
         name = "" if pod.metadata.owner_references else pod.metadata.name
         cached = self._cache.get(key, name)
@@ -157,6 +164,8 @@ class PodAnswers:
             return PodResponse(PodDecision(), ALLOWED)
         placed = context.placed(pod_request.namespace.placement)
         others = self._cluster.other_webhooks()
+        if own.kinds and not find_tied_node(pod):
+            own = msgspec.structs.replace(own, kinds=())
         return self._compose_for_essence(reduce_to_essence(pod), own, placed, others)
 
     def _add_to_cache(self, key: AnswerKey, name: str, cached: PodResponse) -> None:
@@ -180,6 +189,7 @@ class PodAnswers:
             summaries,
             admin_access=own.admin_access,
             queue=own.queue,
+            kinds=own.kinds,
         )
         if decision.edits or decision.is_denied:
             about = (*decision.findings, *apply_policies(others, context.configuration.findings))
