@@ -18,7 +18,9 @@ from drawbridge.documents.values import Value, as_mapping, equal_json
 from drawbridge.dra.device_quotas import DeviceQuota
 from drawbridge.finding import Finding
 from drawbridge.process.review import AdmissionRequest, Malformed, decode_object
+from drawbridge.translate.changes.queues import merge_mappings
 from drawbridge.translate.context import TranslationContext
+from drawbridge.translate.manifests.daemon_sets import report_mixed_nodes
 from drawbridge.translate.manifests.job_queues import find_queue_of_pods, report_read_templates
 from drawbridge.translate.manifests.workloads import Place, find_places, map_path
 from webhook.admission import limit_ranges, pods
@@ -75,7 +77,12 @@ def review_workload(
     if any(one.edits for _, one in decisions):
         translated = [place for place, one in decisions if one.replaces_requests]
         # The webhook for workloads may be active while the one for pods is not.
-        unconfigured = (*context.inactive_conditions, *report_read_templates(new, translated))
+        mappings = merge_mappings(one.mappings for _, one in decisions)
+        unconfigured = (
+            *context.inactive_conditions,
+            *report_read_templates(new, translated),
+            *report_mixed_nodes(new, mappings, context.translation.facts),
+        )
         findings += tuple(apply_policies(unconfigured, context.translation.configuration.findings))
     denied = [one for _, one in decisions if one.is_denied]
     mode = context.namespace.mode

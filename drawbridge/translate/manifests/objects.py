@@ -27,6 +27,7 @@ from drawbridge.translate.manifests import argo, gitops, quotas, ray, trainer
 from drawbridge.translate.manifests.codes import CLAIMS_REFUSED, OPTED_OUT, REQUEST_NOT_IN_POD
 from drawbridge.translate.manifests.counters import report_counters
 from drawbridge.translate.manifests.custom_fields import report_dropped
+from drawbridge.translate.manifests.daemon_sets import report_mixed_nodes
 from drawbridge.translate.manifests.named_elsewhere import report_named
 from drawbridge.translate.manifests.readable_names import rename_templates
 from drawbridge.translate.manifests.workloads import (
@@ -95,6 +96,7 @@ def translate_object(value: Value, name: str, context: TranslationContext) -> Tr
     if merged and isinstance(value, dict) and not any(place.is_pod for place in translated_places):
         default = context.queues.get(namespace, "")
         findings = _add_workload_findings(value, merged, findings, default)
+        findings += report_mixed_nodes(value, merged, context.facts)
     named = (replace(each, object=name) for each in findings)
     reported = tuple(apply_policies(named, context.configuration.findings))
     if any(each.severity is Severity.ERROR for each in reported):

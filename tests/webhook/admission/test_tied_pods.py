@@ -147,3 +147,18 @@ async def test_the_guard_denies_no_pod_whose_node_may_have_been_seen_differently
     assert response.allowed
     assert any(each.startswith("RequestsAddedLate") for each in response.warnings)
     assert not (await harness.guarded_pod(ANY_NODE)).allowed
+
+
+@pytest.mark.parametrize(
+    ("kind", "facts", "told"), [("DaemonSet", MIXED, True), ("Deployment", MIXED, False)]
+)
+async def test_a_daemon_set_is_told_that_each_pod_is_decided_by_its_node(
+    kind: str, facts: YamlValue, *, told: bool
+) -> None:
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": ANY_NODE["spec"]}
+    metadata = {"name": "d", "namespace": "team"}
+    object_ = {"apiVersion": "apps/v1", "kind": kind, "metadata": metadata}
+    response = await build(facts=facts).workload({**object_, "spec": {"template": template}})
+    said = [each for each in response.warnings if each.startswith("PodsDecidedByNode")]
+    assert bool(said) is told
+    assert all(f"serves {NAME} on 1 node, and claims can use 1 node" in each for each in said)
