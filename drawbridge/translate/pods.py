@@ -35,11 +35,14 @@ from drawbridge.translate.changes import (
 )
 from drawbridge.translate.changes import codes as change_codes
 from drawbridge.translate.changes.patch import Original, Patch, check_annotation_size
-from drawbridge.translate.changes.pod_claims import add_claims, remove_fields
+from drawbridge.translate.changes.pod_claims import (
+    add_claims,
+    remove_fields,
+    report_repeated_entries,
+)
 from drawbridge.translate.changes.queues import (
     charge_to_queue,
     find_kueue_queue,
-    report_divided_claims,
     report_named_claims,
     report_queue,
 )
@@ -312,9 +315,11 @@ def _compose(
     pod = patch.pod
     queue = requests.asks[0].queue
     findings = warn_of_networks(findings, outcome.asks)
-    findings += tuple(report_divided_claims(outcome.claims, queue))
+    findings += tuple(
+        report_repeated_entries(outcome.claims, queue, is_manifest=context.is_manifest)
+    )
     remove_fields(patch, requests.source_fields, {ask.name for ask in outcome.asks})
-    add_claims(patch, outcome.claims, whole=bool(queue))
+    add_claims(patch, outcome.claims)
     try:
         findings += tuple(_change_other_fields(patch, requests, outcome))
     except EditError as error:

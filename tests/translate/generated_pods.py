@@ -41,6 +41,8 @@ _ASKS: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
         {"rdma/hca": 1},
     ]
 )
+JOINT = "scheduling.koordinator.sh/device-joint-allocate"
+_TOGETHER = '{"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"}'
 _ANNOTATIONS = st.dictionaries(
     st.sampled_from(["gpu-fraction", "hami.io/gpu-scheduler-policy", "mine", ORIGINAL_ANNOTATION]),
     st.sampled_from(["0.5", "binpack", "[]", "text"]),
@@ -101,6 +103,24 @@ def _asking(draw: st.DrawFn) -> YamlValue:
 
 
 ASKING = _asking()
+
+
+@st.composite
+def _sharing(draw: st.DrawFn) -> YamlValue:
+    containers = []
+    for name in draw(st.sampled_from(["a", "ab", "abc", "abcd"])):
+        limits: dict[str, Any] = {}
+        for more in draw(st.lists(_ASKS, min_size=1, max_size=3)):
+            limits |= more
+        containers.append({"name": name, "resources": {"limits": limits}})
+    annotations = {JOINT: _TOGETHER} if draw(st.booleans()) else {}
+    before = containers[:1] if len(containers) > 1 and draw(st.booleans()) else []
+    spec = {"containers": containers[len(before) :], "initContainers": before}
+    return {"metadata": {"name": "p", "annotations": annotations}, "spec": spec}
+
+
+# Containers with several kinds of devices each, near each other in some pods.
+SHARING = _sharing()
 
 
 def untouched(pod: YamlValue) -> YamlValue:

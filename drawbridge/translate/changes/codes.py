@@ -25,6 +25,7 @@ DRIVER_NOT_OWNED = CODES.define("DriverNotOwned")
 FENCE_TOLERATED = CODES.define("FenceTolerated")
 CLAIMS_LEFT_TO_SCHEDULER = CODES.define("ClaimsLeftToScheduler")
 GANG_SPLIT = CODES.define("GangSplit")
+CLAIM_NAMED_TWICE = CODES.define("ClaimNamedTwice")
 CLASS_NAME_MIXED = CODES.define("ClassNameMixed")
 
 REQUEST_RETURNED = CODES.define("RequestReturned")

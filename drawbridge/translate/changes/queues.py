@@ -26,7 +26,6 @@ from drawbridge.translate.legacy.asks import PodRequests
 from drawbridge.translate.legacy.codes import SCHEDULER_KEPT
 from drawbridge.translate.legacy.kept_labels import report_kept
 from drawbridge.translate.legacy.pod_view import format_value
-from drawbridge.translate.targets.claims import ClaimUse, ComposedClaim
 from drawbridge.translate.targets.codes import QUEUE_REFUSES_REQUEST
 
 _API: Final = "kueue.x-k8s.io"
@@ -127,30 +126,6 @@ def report_named_claims(pod: Value, queue: str) -> Iterator[Finding]:
                 format_path(path), message, remedy="Refer to a ResourceClaimTemplate."
             )
             yield replace(finding, severity=Severity.WARNING)
-
-
-def uses_whole_claim(claim: ComposedClaim, use: ClaimUse) -> bool:
-    """Whether a container uses several requests of a claim, and all that it has.
-
-    Kueue keeps a pod in an object that allows one entry for each claim of a container.
-    """
-    requests = as_list(get_value(claim.spec, ("devices", "requests")))
-    return len(use.requests) == len(requests) > 1
-
-
-def report_divided_claims(
-    claims: Iterable[tuple[ComposedClaim, object]], queue: str
-) -> Iterator[Finding]:
-    """Refuse containers with several entries for one claim, of which Kueue keeps no object."""
-    for claim, _ in claims if queue else ():
-        for use in claim.uses:
-            if len(use.requests) > 1 and not uses_whole_claim(claim, use):
-                yield QUEUE_REFUSES_REQUEST.at(
-                    format_path(use.user.path),
-                    f"queue {format_value(queue)} of Kueue refuses a container with "
-                    f"{len(use.requests)} requests of a claim that other containers use too",
-                    remedy="Request one kind of device in each container, or use one pod for each.",
-                )
 
 
 def report_queue(

@@ -6,7 +6,7 @@ take precedence.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from drawbridge.documents.patch import apply_edits
@@ -91,13 +91,14 @@ def count_gpus(pod: Value, templates: Iterable[ClaimTemplate], container: Path) 
     for use in as_list(get_value(pod, (*container, "resources", "claims"))):
         used = as_mapping(use)
         template = by_name.get(f"{claims.get(str(used.get('name')))}", {})
-        total += _count_request(template, f"{used.get('request')}")
+        requests = as_list(get_value(template, ("spec", "spec", "devices", "requests")))
+        for request in map(as_mapping, requests):
+            if used.get("request") in (None, request.get("name")):
+                total += _count_request(request)
     return total
 
 
-def _count_request(template: Value, name: str) -> int:
-    requests = as_list(get_value(template, ("spec", "spec", "devices", "requests")))
-    request = next((each for each in map(as_mapping, requests) if each.get("name") == name), {})
+def _count_request(request: Mapping[str, Value]) -> int:
     exactly = request.get("exactly") or next(iter(as_list(request.get("firstAvailable"))), None)
-    count = as_mapping(exactly).get("count")
-    return count if isinstance(count, int) and name.partition("-")[0] == "gpu" else 0
+    count, kind = as_mapping(exactly).get("count"), f"{request.get('name')}".partition("-")[0]
+    return count if isinstance(count, int) and kind == "gpu" else 0

@@ -1,11 +1,15 @@
 """Assembles claim specs from parts: names the requests, and fills as few claims as possible.
 
-The same parts give the same specs, whatever the names of the containers.
+The same parts give the same specs, whatever the names of the containers. A container refers to a
+claim with one entry wherever that is possible: it uses one request of the claim, or all of them.
+Kubernetes declares the entries of a container as a map by the name of the claim. It creates a pod
+with two entries for one claim, but server-side apply and the CRDs that declare the same refuse it.
 """
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -35,10 +39,16 @@ class ClaimLimitError(Exception):
 
 
 class ClaimUse(msgspec.Struct, frozen=True):
-    """The requests of a claim that one container uses."""
+    """The requests of a claim that one container uses, and whether these are all that it has."""
 
     user: DeviceUser
     requests: tuple[str, ...]
+    is_whole: bool
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """The request of each entry for the claim in the container; "" stands for the claim."""
+        return ("",) if self.is_whole and len(self.requests) > 1 else self.requests
 
 
 class ComposedClaim(msgspec.Struct, frozen=True):
@@ -113,15 +123,25 @@ def _shift(rule: ProximityRule, offset: int) -> ProximityRule:
     )
 
 
-def assemble_claims(results: Iterable[TargetResult]) -> tuple[ComposedClaim, ...]:
+def assemble_claims(results: Sequence[TargetResult]) -> tuple[ComposedClaim, ...]:
     """Put the parts of the results into claims, each into the first claim that has room.
 
-    Raises ClaimLimitError if a pod needs more than MAX_CLAIMS claims.
+    If a container would have several entries for one claim, the parts of different containers go
+    into different claims. Raises ClaimLimitError if a pod needs more than MAX_CLAIMS claims.
     """
+    claims = _fill_claims([_list_parts(results)])
+    if any(len(use.entries) > 1 for claim in claims for use in claim.uses):
+        with suppress(ClaimLimitError):
+            claims = _fill_claims(_group_by_users(_list_parts(results, apart=True)))
+    return claims
+
+
+def _fill_claims(groups: Iterable[Iterable[ClaimPart]]) -> tuple[ComposedClaim, ...]:
+    """Fill claims with the parts of each group; no claim has parts of two groups."""
     claims: list[_ClaimBuilder] = []
-    open_: list[_ClaimBuilder] = []
-    for result in results:
-        for part in _split_part(result.part):
+    for parts in groups:
+        open_: list[_ClaimBuilder] = []
+        for part in parts:
             claim = next((claim for claim in open_ if claim.accepts(part)), None)
             if claim is None:
                 if len(claims) == MAX_CLAIMS:
@@ -135,22 +155,70 @@ def assemble_claims(results: Iterable[TargetResult]) -> tuple[ComposedClaim, ...
     return tuple(_compose_claim(each) for each in claims)
 
 
-def _split_part(part: ClaimPart) -> Iterable[ClaimPart]:
-    """Split a part into single requests if nothing binds them together."""
-    if is_bound(part) or len(part.requests) < 2:
+def _group_by_users(parts: Iterable[ClaimPart]) -> Iterable[Sequence[ClaimPart]]:
+    """Group the parts whose requests have the same users; any other part is alone."""
+    groups: dict[Hashable, list[ClaimPart]] = {}
+    for number, part in enumerate(parts):
+        users, *others = {frozenset(each.users) for each in part.requests}
+        groups.setdefault(number if others else users, []).append(part)
+    return groups.values()
+
+
+def _list_parts(results: Iterable[TargetResult], *, apart: bool = False) -> Iterator[ClaimPart]:
+    """Yield the parts of the results; with `apart`, without what no rule binds to them."""
+    return (part for result in results for part in _split_part(result.part, apart=apart))
+
+
+def _split_part(part: ClaimPart, *, apart: bool) -> Iterable[ClaimPart]:
+    """Split a part into what is bound together; without `apart`, only if nothing is."""
+    if part.separation_key or len(part.requests) < 2 or (is_bound(part) and not apart):
         return [part] if part.requests else []
-    return [
-        ClaimPart(
-            (request,),
-            preferences=part.preferences,
-            configs=tuple(
-                msgspec.structs.replace(setting, request=0)
-                for setting in part.configs
-                if setting.request == number
-            ),
+    return [_take_requests(part, numbers) for numbers in _find_bound(part)]
+
+
+def _find_bound(part: ClaimPart) -> Iterable[Sequence[int]]:
+    """Return the requests that constraints and rules bind together, by their indices."""
+    everything = range(len(part.requests))
+    rules = [each.requests or everything for each in (*part.constraints, *part.distinct_rules)]
+    rules += [(*each.requests, *each.others) for each in part.proximity_rules]
+    bound = [{number} for number in everything]
+    for rule in rules:
+        joined = set(rule).union(*(each for each in bound if not each.isdisjoint(rule)))
+        bound = [joined, *(each for each in bound if each.isdisjoint(joined))]
+    return sorted(map(sorted, bound))
+
+
+def _take_requests(part: ClaimPart, numbers: Sequence[int]) -> ClaimPart:
+    """Return some requests of a part with all that is about them."""
+    place = {number: index for index, number in enumerate(numbers)}
+
+    def take_constraints(several: Iterable[RequestConstraint]) -> tuple[RequestConstraint, ...]:
+        return tuple(
+            msgspec.structs.replace(each, requests=tuple(place[n] for n in each.requests))
+            for each in several
+            if place.keys() >= set(each.requests)
         )
-        for number, request in enumerate(part.requests)
-    ]
+
+    return msgspec.structs.replace(
+        part,
+        requests=tuple(part.requests[number] for number in numbers),
+        constraints=take_constraints(part.constraints),
+        distinct_rules=take_constraints(part.distinct_rules),
+        configs=tuple(
+            msgspec.structs.replace(each, request=place[each.request])
+            for each in part.configs
+            if each.request in place
+        ),
+        proximity_rules=tuple(
+            msgspec.structs.replace(
+                each,
+                requests=tuple(place[n] for n in each.requests),
+                others=tuple(place[n] for n in each.others),
+            )
+            for each in part.proximity_rules
+            if place.keys() >= {*each.requests, *each.others}
+        ),
+    )
 
 
 def _compose_claim(claim: _ClaimBuilder) -> ComposedClaim:
@@ -246,4 +314,6 @@ def _group_by_user(
     for name, request in zip(names, requests, strict=True):
         for user in request.users:
             uses.setdefault(user, []).append(name)
-    return tuple(ClaimUse(user, tuple(used)) for user, used in uses.items())
+    return tuple(
+        ClaimUse(user, tuple(used), is_whole=len(used) == len(names)) for user, used in uses.items()
+    )
