@@ -16,7 +16,7 @@ from drawbridge.documents.patch import Edit, EditError, apply_edits
 from drawbridge.documents.paths import Path, format_path, get_value, parse_index
 from drawbridge.documents.values import Value, as_list, as_mapping, equal_json
 from drawbridge.finding import Finding
-from drawbridge.names import ORIGINAL_ANNOTATION
+from drawbridge.names import FACTS_ANNOTATION, ORIGINAL_ANNOTATION
 from drawbridge.translate.changes.undo import (
     Operation,
     UndoStep,
@@ -386,10 +386,15 @@ def had_claims(pod: Value) -> bool:
     """Whether a translation wrote claims to a pod: the undo patch takes them back.
 
     Another pod with a copy of the annotation, such as a helper of an operator, has other containers
-    than those that the patch names.
+    than those that the patch names, or lacks the other annotation that the patch takes back. What
+    takes claims away because it does not know them takes no annotation.
     """
     steps, spec = _parse_undo(pod), as_mapping(get_value(pod, ("spec",)))
     has_claims = any(step.path[:2] == ("spec", "resourceClaims") for step in steps)
+    facts = (*_ANNOTATIONS, FACTS_ANNOTATION)
+    had_facts = any((step.op, step.path) == ("remove", facts) for step in steps)
+    if had_facts and get_value(pod, facts) is None and not spec.get("resourceClaims"):
+        return False
     return has_claims and all(
         any(item_name(each) == step.value for each in as_list(spec.get(f"{step.path[1]}")))
         for step in steps

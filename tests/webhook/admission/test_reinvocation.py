@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from drawbridge.dra.resource_quotas import ResourceQuota
-from drawbridge.names import ORIGINAL_ANNOTATION
+from drawbridge.names import FACTS_ANNOTATION, ORIGINAL_ANNOTATION
 from drawbridge.translate.changes.undo import shorten
 from drawbridge.translate.context import TranslationContext
 from drawbridge.translate.manifests.objects import translate_object
@@ -151,6 +151,21 @@ def copy_annotations(changed: YamlValue) -> None:
     changed["spec"]["containers"][0]["name"] = "helper"
 
 
+def drop_facts(changed: YamlValue) -> None:
+    """As somebody does who takes the translation out of a pod and leaves one annotation."""
+    del changed["metadata"]["annotations"][FACTS_ANNOTATION]
+
+
+def copy_original(changed: YamlValue) -> None:
+    strip_claims(changed)
+    drop_facts(changed)
+
+
+def strip_used_and_facts(changed: YamlValue) -> None:
+    strip_used(changed)
+    drop_facts(changed)
+
+
 def request_instead(**limits: str) -> Callable[[YamlValue], None]:
     def change(changed: YamlValue) -> None:
         strip_claims(changed)
@@ -176,6 +191,7 @@ def shorten_undo(change: Callable[[YamlValue], None]) -> Callable[[YamlValue], N
     [
         strip_claims,
         strip_used,
+        strip_used_and_facts,
         shorten_undo(strip_claims),
         request_instead(cpu="1", **{"example.com/fpga": "0"}),
     ],
@@ -199,6 +215,16 @@ async def test_a_pod_that_lost_all_its_claims_is_denied(
     assert (await harness.pod(changed)).allowed
 
 
+@pytest.mark.asyncio
+async def test_claims_are_lost_of_a_pod_that_was_translated_without_facts() -> None:
+    """Nothing but the annotation and the claims tells of its translation."""
+    harness = AdmissionHarness()
+    changed = (await harness.pod(pod({GPU: "2"}))).after
+    assert list(changed["metadata"]["annotations"]) == [ORIGINAL_ANNOTATION]
+    strip_claims(changed)
+    assert not (await harness.pod(changed)).allowed
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -207,6 +233,8 @@ async def test_a_pod_that_lost_all_its_claims_is_denied(
         change_scheduler,
         copy_annotations,
         shorten_undo(copy_annotations),
+        copy_original,
+        shorten_undo(copy_original),
         request_instead(**{SERVED: "1"}),
         request_instead(**{"example.com/fpga": "1"}),
         request_instead(**{"deviceclass.resource.kubernetes.io/gpu.nvidia.com": "1"}),
