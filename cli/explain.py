@@ -16,8 +16,10 @@ import msgspec
 from cli.explanation.held_objects import read_held
 from cli.explanation.holders import explain_devices, format_holders, parse_devices, select_stuck
 from cli.explanation.objects import Subject, read_subject
+from cli.explanation.pod_modes import SOURCES, check_label, find_modes
 from cli.input import allocator_api
 from cli.input.allocator_api import Json, ask_allocator, ask_found_allocator
+from cli.input.codes import CONFIGURATION_NOT_READ
 from cli.input.effective_configuration import read_effective_configuration
 from cli.input.live_cluster import ClusterReadError
 from cli.terminal import output
@@ -26,16 +28,14 @@ from cli.terminal.durations import format_age
 from cli.terminal.exit_codes import BAD, DONE, NOTICE
 from cli.terminal.streams import Streams
 from drawbridge.agreement.owned_pools import decide_node
-from drawbridge.agreement.scope import Mode, decide_namespace_scope
-from drawbridge.config.model import Configuration, Scope
+from drawbridge.agreement.scope import ScopeRule
+from drawbridge.config.model import Configuration
 from drawbridge.config.placement import owned_pools
 from drawbridge.config.policy import apply_policies
 from drawbridge.documents.document import LocatedFinding, has_errors
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_mapping
 from drawbridge.dra.counted import count_noun
-from drawbridge.finding import Finding
-from drawbridge.names import TRANSLATE_LABEL
 from drawbridge.report.codes import ALLOW_SIMULATION, CLAIM_PENDING, FREE_DEVICES
 from drawbridge.report.device_holders import find_holders
 from drawbridge.report.events import SeenEvent
@@ -101,31 +101,35 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, streams: Streams) -> int:
     """Explain what is named; the exit code shows whether all pods have their devices."""
     findings: list[LocatedFinding] = []
-    # Where the cluster is asked, the simulation of a pod reads the configuration of the cluster.
-    configuration, unread = read_effective_configuration(options, streams, asks_cluster=False)
-    if configuration is None:
-        return output.print_unreadable([*unread], options, streams)
     if (devices := parse_devices(options.pod)) is not None:
         return explain_devices(devices, options, streams)
+    is_live = not (options.filename or options.cluster)
+    configuration, told = read_effective_configuration(options, streams, asks_cluster=is_live)
+    findings += told
+    if configuration is None:
+        return output.print_unreadable(findings, options, streams)
     if node := parse_node(options.pod):
-        return _explain_node(node, configuration, options, streams)
+        return _explain_node(node, configuration, findings, options, streams)
     try:
-        objects = read_subject(options, streams, findings)
+        objects, webhook = read_subject(options, streams, findings)
     except ClusterReadError as error:
         findings.append(error.located)
         return output.print_unreadable(findings, options, streams)
-    mode, told_of_label = _decide_mode(objects.namespace, configuration.scope)
-    findings += map(LocatedFinding, told_of_label)
-    done = _explain(replace(objects, mode=mode), configuration)
+    findings += map(LocatedFinding, check_label(objects.namespace, configuration.scope))
+    find_mode = find_modes(objects.namespace, configuration.scope, webhook)
+    done = _explain(replace(objects, find_mode=find_mode), configuration)
     pods = done.explained if isinstance(done, WorkloadExplanation) else (done,)
+    if not any(each.findings for each in pods):
+        # Nothing is wrong, so nobody needs to know what the caller may not read.
+        findings = [e for e in findings if e.finding.code != CONFIGURATION_NOT_READ.name]
     values = {_full_name(each): each for each in _pods_of(objects)}
-    told = {each.pod: Told() for each in pods}
+    answers = {each.pod: Told() for each in pods}
     # Nothing but a pod that exists is asked about: no template of a workload.
     for pod in pods:
         if pod.pod in values:
-            told[pod.pod] = ask_about(options, pod, values[pod.pod], streams, findings)
+            answers[pod.pod] = ask_about(options, pod, values[pod.pod], streams, findings)
     output.print_findings(findings, streams.err)
-    _print_explanations(options, _add_remedies(done, told), told, streams, findings)
+    _print_explanations(options, _add_remedies(done, answers), answers, streams, findings)
     if has_errors(findings):
         return BAD
     complete = done.complete if isinstance(done, WorkloadExplanation) else done.placed
@@ -172,20 +176,13 @@ def _add_remedy(done: Explanation, told: Told) -> Explanation:
     return msgspec.structs.replace(done, findings=tuple(findings))
 
 
-def _decide_mode(namespace: Value, scope: Scope) -> tuple[str | None, tuple[Finding, ...]]:
-    """Return the mode of a namespace, None if nothing names it, and findings about its label."""
-    metadata = as_mapping(get_value(namespace, ("metadata",)))
-    name = f"{metadata.get('name')}"
-    labels = {key: f"{text}" for key, text in as_mapping(metadata.get("labels")).items()}
-    mode, findings = decide_namespace_scope(name, labels, scope)
-    is_named = TRANSLATE_LABEL in labels or name in scope.exclude_namespaces
-    return mode.value if is_named or mode is not Mode.OFF else None, findings
-
-
 def _explain_node(
-    node: str, configuration: Configuration, options: argparse.Namespace, streams: Streams
+    node: str,
+    configuration: Configuration,
+    findings: list[LocatedFinding],
+    options: argparse.Namespace,
+    streams: Streams,
 ) -> int:
-    findings: list[LocatedFinding] = []
     try:
         objects = read_held(options, node, streams, findings)
     except ClusterReadError as error:
@@ -308,8 +305,8 @@ def format_explanation(pod: Explanation, now: datetime) -> Iterator[str]:
     created = format_age(pod.created, now)
     age = f", created {created} ago" if created else ""
     yield f"{pod.pod}: {pod.phase}" + (f" on {pod.node}" if pod.node else "") + age
-    if pod.mode:
-        yield f"  namespace mode: {pod.mode}"
+    if pod.mode and pod.rule:
+        yield f"  mode: {pod.mode} ({SOURCES[ScopeRule(pod.rule)]})"
     if pod.scheduler != DEFAULT_SCHEDULER:
         yield f"  scheduler: {pod.scheduler}"
     yield f"  device-plugin requests{' (translated)' if pod.translated else ''}:"

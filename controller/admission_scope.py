@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from controller.protocols import ObjectCache, Unstructured
 from controller.watched_objects import PartialObject, WatchedPodMetadata
 from drawbridge.agreement.device_quotas import ConfiguredQuotas
-from drawbridge.agreement.scope import Mode, PodMetadata, decide_namespace_scope, decide_pod_mode
-from drawbridge.agreement.webhook_selectors import selects_pod
+from drawbridge.agreement.scope import Mode, PodMetadata, decide_namespace_scope, decide_pod_scope
 from drawbridge.config.model import Configuration, Placement
 from drawbridge.config.placement import decide_placement
 from drawbridge.dra.device_quotas import DeviceQuota
@@ -37,10 +36,10 @@ class AdmissionScope:
     def is_enforced(self, namespace: str) -> bool:
         """Return whether admission translates pods of a namespace."""
         labels = self._read_labels(namespace)
-        if labels is None or not selects_pod(self._read_webhook(), labels, {}):
+        if labels is None:
             return False
-        scope = self._configuration().scope
-        return decide_namespace_scope(namespace, labels, scope).mode is Mode.ENFORCE
+        scope, webhook = self._configuration().scope, self._read_webhook() or {}
+        return decide_namespace_scope(namespace, labels, scope, webhook).mode is Mode.ENFORCE
 
     def includes(self, metadata: WatchedPodMetadata) -> bool | None:
         """Return whether admission would translate a pod; None if its namespace is unknown."""
@@ -50,10 +49,9 @@ class AdmissionScope:
         )
         if labels is None:
             return None
-        if not selects_pod(self._read_webhook(), labels, pod.labels or {}):
-            return False
-        scope = self._configuration().scope
-        return decide_pod_mode(metadata.namespace, labels, pod, scope) is Mode.ENFORCE
+        scope, webhook = self._configuration().scope, self._read_webhook() or {}
+        decided = decide_pod_scope(metadata.namespace, labels, pod, scope, webhook)
+        return decided.mode is Mode.ENFORCE
 
     def placement(self, namespace: str) -> Placement:
         """Return the placement of the pods of a namespace."""

@@ -4,7 +4,7 @@ Reads a live cluster, or files.
 """
 
 import argparse
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,6 +14,8 @@ from cli.input.files import read_documents
 from cli.input.live_cluster import ClusterReadError
 from cli.input.stuck_objects import find_stuck_around, find_stuck_in_files
 from cli.terminal.streams import Streams
+from drawbridge.agreement.match_conditions import KIND as WEBHOOK_KIND
+from drawbridge.agreement.webhook_selectors import find_pod_webhook
 from drawbridge.cluster import resources
 from drawbridge.cluster.resources import Resource
 from drawbridge.documents.document import Document, LocatedFinding
@@ -45,6 +47,18 @@ if TYPE_CHECKING:
     from drawbridge.cluster.session import Session
 
 Subject = PodObjects | WorkloadObjects
+
+
+class SubjectRead(NamedTuple):
+    """The objects that were read, and the live webhook configuration.
+
+    That is None if it is unknown, and empty if there is none.
+    """
+
+    objects: Subject
+    webhook: Mapping[str, Value] | None
+
+
 _DEFAULT = "default"
 # The objects of groups by the form in which a pod names its group: API, plural and kind.
 _GROUP_KINDS = ("PodGroup", "Workload")
@@ -65,21 +79,27 @@ class _Named(NamedTuple):
 
 def read_subject(
     options: argparse.Namespace, streams: Streams, findings: list[LocatedFinding]
-) -> Subject:
+) -> SubjectRead:
     """Read the pod or workload with its objects; raises ClusterReadError."""
     named = _parse_name(options.pod, options.namespace or "")
     if files := [*options.filename, *options.cluster]:
         by_kind = _sort_by_kind(read_documents(files, streams.stdin), findings)
         subject = _read_from_files(by_kind, named, options.pod)
         everything = (each for objects in by_kind.values() for each in objects)
+        registered = by_kind.get(WEBHOOK_KIND, ())
         stuck = find_stuck_in_files(everything, is_cluster=bool(options.cluster))
-        return replace(subject, stuck=stuck)
+        return SubjectRead(replace(subject, stuck=stuck), find_pod_webhook(registered))
 
-    async def read(session: "Session") -> Subject:
+    async def read(session: "Session") -> SubjectRead:
         full_name = named._replace(namespace=named.namespace or session.namespace)
+        registration = await installed_namespace.find_registration(session)
         if full_name.workload is not None:
-            return await _read_workload(session, full_name, full_name.workload, findings)
-        return await _read_pod(session, full_name, findings)
+            workload = await _read_workload(session, full_name, full_name.workload, findings)
+            return SubjectRead(workload, registration)
+        installed_in = installed_namespace.of_registration(registration)
+        return SubjectRead(
+            await _read_pod(session, full_name, installed_in, findings), registration
+        )
 
     return live_cluster.run_with_session(options, read)
 
@@ -181,7 +201,7 @@ def _is_in(event: Value, namespace: str) -> bool:
 
 
 async def _read_pod(
-    session: "Session", named: _Named, findings: list[LocatedFinding]
+    session: "Session", named: _Named, installed_in: str, findings: list[LocatedFinding]
 ) -> PodObjects:
     name, namespace = named.name, named.namespace
     pod = await live_cluster.read_object(session, resources.PODS, name, namespace)
@@ -194,7 +214,6 @@ async def _read_pod(
     existing = await _read_existing(session, resources.CLAIMS, claims, namespace)
     events = await _read_events(session, namespace, selector, findings)
     labelled = await _read_namespace(session, namespace, findings)
-    installed_in = (await installed_namespace.find(session) if untried else "") or NAMESPACE
     return PodObjects(
         pod=pod,
         claims=existing,

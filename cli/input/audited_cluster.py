@@ -264,7 +264,7 @@ def _namespaces(
         labels = as_mapping(get_value(value, ("metadata", "labels")))
         texts = {key: text for key, text in labels.items() if isinstance(text, str)}
         if not only or name == only:
-            mode, told = decide_namespace_scope(name, texts, scope)
+            mode, _, told = decide_namespace_scope(name, texts, scope)
             findings += map(LocatedFinding, told)
             ends = bool(text_at(value, "metadata", "deletionTimestamp"))
             yield AuditedNamespace(name, mode, texts, ends, find_manager(value).text)

@@ -22,16 +22,23 @@ async def find(session: "Session") -> str:
 
 async def find_registered(session: "Session") -> str | None:
     """Return the namespace; empty if nothing is installed, None if that is unknown."""
+    registration = await find_registration(session)
+    if registration is None:
+        return None
+    return of_registration(registration) if registration else ""
+
+
+async def find_registration(session: "Session") -> dict[str, Value] | None:
+    """Return a webhook configuration: empty if nothing is installed, None if that is unknown."""
     try:
-        registration = await read_registration(session)
+        return await read_registration(session) or {}
     except ApiError as error:
         if not error.forbidden:
             raise
         return None
-    return "" if registration is None else of_registration(registration)
 
 
-async def read_registration(session: "Session") -> Value:
+async def read_registration(session: "Session") -> dict[str, Value] | None:
     """Return a webhook configuration of Drawbridge: that for pods, or the other if it is gone."""
     from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
 

@@ -1,20 +1,24 @@
 """Decide which pods Drawbridge translates: namespace label, selector, opt-out label, and rollout.
 
 The decision depends only on the pod and its namespace, so all replicas agree. A pod can opt out,
-but not opt in.
+but not opt in. Who knows the live webhook configuration passes it: the API server sends no pod that
+its selectors leave out.
 """
 
 import enum
 import hashlib
 import re
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from drawbridge.agreement.admission_codes import POD_LABEL_UNKNOWN, SCOPE_LABEL_UNKNOWN
+from drawbridge.agreement.webhook_selectors import selects_pod
 from drawbridge.config.label_selectors import selector_matches
 from drawbridge.config.model import Scope
+from drawbridge.documents.paths import get_value
+from drawbridge.documents.values import Value
 from drawbridge.finding import Finding
 from drawbridge.names import TRANSLATE_LABEL
 from drawbridge.translate.opt_out import opts_out
@@ -40,6 +44,7 @@ _ROOT_KINDS: Final = frozenset(
 )
 _CRON_JOB_NAME: Final = re.compile(r"(.+)-\d{8,}")
 _HASH_RANGE: Final = 2**32
+_NAME_LABEL: Final = "kubernetes.io/metadata.name"
 
 
 class Mode(enum.StrEnum):
@@ -50,11 +55,31 @@ class Mode(enum.StrEnum):
     OFF = "off"
 
 
+class ScopeRule(enum.StrEnum):
+    """What decided the mode of a pod or namespace."""
+
+    EXCLUDED = "excludeNamespaces"
+    NAMESPACE_LABEL = "namespaceLabel"
+    SELECTOR = "namespaceSelector"
+    NOT_OPTED_IN = "notOptedIn"  # neither label nor selector
+    POD_LABEL = "podLabel"
+    ROLLOUT = "rollout"
+    NOT_CALLED = "webhookConfiguration"  # the API server does not call the webhook for the pod
+
+
 class NamespaceScope(NamedTuple):
-    """The mode of a namespace, and findings about its label."""
+    """The mode of a namespace, what decided it, and findings about its label."""
 
     mode: Mode
+    rule: ScopeRule
     findings: tuple[Finding, ...] = ()
+
+
+class PodScope(NamedTuple):
+    """The mode of a pod, and what decided it."""
+
+    mode: Mode
+    rule: ScopeRule
 
 
 class PodOwner(msgspec.Struct, frozen=True):
@@ -74,38 +99,94 @@ class PodMetadata(msgspec.Struct, frozen=True, rename="camel"):
     owner_references: tuple[PodOwner, ...] | None = None
 
 
-def decide_namespace_scope(name: str, labels: Mapping[str, str], scope: Scope) -> NamespaceScope:
-    """Decide the mode of a namespace from its labels and the configuration."""
+def decide_namespace_scope(
+    name: str,
+    labels: Mapping[str, str],
+    scope: Scope,
+    webhook: Mapping[str, Any] | None = None,
+) -> NamespaceScope:
+    """Decide the mode of a namespace from its labels and the configuration.
+
+    `webhook` is the live webhook configuration: None if it is unknown, empty if there is none.
+    """
+    decided = _decide_by_rules(name, labels, scope)
+    if decided.mode is not Mode.OFF and not _is_called(name, labels, {}, webhook):
+        return NamespaceScope(Mode.OFF, ScopeRule.NOT_CALLED, decided.findings)
+    return decided
+
+
+def _decide_by_rules(name: str, labels: Mapping[str, str], scope: Scope) -> NamespaceScope:
     if name in scope.exclude_namespaces:
-        return NamespaceScope(Mode.OFF)
+        return NamespaceScope(Mode.OFF, ScopeRule.EXCLUDED)
     value = labels.get(TRANSLATE_LABEL)
     if value is None:
         selector = scope.namespace_selector
-        selected = selector is not None and selector_matches(selector, labels)
-        return NamespaceScope(Mode.ENFORCE if selected else Mode.OFF)
+        if selector is not None and selector_matches(selector, labels):
+            return NamespaceScope(Mode.ENFORCE, ScopeRule.SELECTOR)
+        return NamespaceScope(Mode.OFF, ScopeRule.NOT_OPTED_IN)
     if value in set(Mode):
-        return NamespaceScope(Mode(value))
+        return NamespaceScope(Mode(value), ScopeRule.NAMESPACE_LABEL)
     finding = SCOPE_LABEL_UNKNOWN.at(
         f"metadata.labels[{TRANSLATE_LABEL}]",
         f"namespace {name} has the label value {value or 'empty'}, which is not valid; "
         "its pods are not translated",
         object=f"Namespace/{name}",
     )
-    return NamespaceScope(Mode.OFF, (finding,))
+    return NamespaceScope(Mode.OFF, ScopeRule.NAMESPACE_LABEL, (finding,))
 
 
-def decide_pod_mode(
-    namespace: str, labels: Mapping[str, str], pod: PodMetadata, scope: Scope
-) -> Mode:
-    """Decide the mode of a pod: the mode of its namespace, or OFF if the pod is not included."""
-    mode = decide_namespace_scope(namespace, labels, scope).mode
-    return mode if mode is Mode.OFF or is_included(namespace, pod, scope) else Mode.OFF
+def decide_pod_scope(
+    namespace: str,
+    labels: Mapping[str, str],
+    pod: PodMetadata,
+    scope: Scope,
+    webhook: Mapping[str, Any] | None = None,
+) -> PodScope:
+    """Decide the mode of a pod: that of its namespace, or OFF if a rule leaves the pod out.
+
+    `labels` are those of the namespace, and `webhook` is as in `decide_namespace_scope`.
+    """
+    mode, rule, _ = _decide_by_rules(namespace, labels, scope)
+    if mode is Mode.OFF:
+        return PodScope(mode, rule)
+    against = _find_rule_against(namespace, pod, scope)
+    if against is not None:
+        return PodScope(Mode.OFF, against)
+    if not _is_called(namespace, labels, pod.labels or {}, webhook):
+        return PodScope(Mode.OFF, ScopeRule.NOT_CALLED)
+    return PodScope(mode, rule)
+
+
+def _is_called(
+    namespace: str,
+    labels: Mapping[str, str],
+    pod_labels: Mapping[str, str],
+    webhook: Mapping[str, Any] | None,
+) -> bool:
+    # The API server sets this label; a file may lack it.
+    every = {_NAME_LABEL: namespace, **labels}
+    return webhook is None or selects_pod(webhook, every, pod_labels)
 
 
 def is_included(namespace: str, pod: PodMetadata, scope: Scope) -> bool:
     """Return whether a pod of a namespace in scope did not opt out and is rolled out."""
+    return _find_rule_against(namespace, pod, scope) is None
+
+
+def _find_rule_against(namespace: str, pod: PodMetadata, scope: Scope) -> ScopeRule | None:
+    """Return the rule that leaves a pod out of a namespace in scope."""
+    if is_opted_out(pod):
+        return ScopeRule.POD_LABEL
     owner = find_root_owner(namespace, pod)
-    return not is_opted_out(pod) and is_rolled_out(owner, scope.rollout.percent)
+    return None if is_rolled_out(owner, scope.rollout.percent) else ScopeRule.ROLLOUT
+
+
+def read_metadata(pod: Value) -> PodMetadata:
+    """Return the metadata that decides the scope; of malformed metadata, the default."""
+    try:
+        return msgspec.convert(get_value(pod, ("metadata",)), PodMetadata)
+    except msgspec.ValidationError:
+        return PodMetadata()
 
 
 def is_opted_out(pod: PodMetadata) -> bool:

@@ -1,6 +1,6 @@
 """Evaluate the selectors of a webhook configuration as the API server does."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -8,7 +8,7 @@ import msgspec
 from drawbridge.config.label_selectors import selector_matches
 from drawbridge.config.model import LabelRequirement, LabelSelector, Operator
 from drawbridge.config.string_formats import LabelKey, LabelValue
-from drawbridge.names import POD_WEBHOOK
+from drawbridge.names import POD_WEBHOOK, WEBHOOK_CONFIGURATION
 
 
 class _Requirement(msgspec.Struct, frozen=True):
@@ -22,6 +22,33 @@ class _Selector(msgspec.Struct, frozen=True, rename="camel"):
     match_expressions: tuple[_Requirement, ...] | None = None
 
 
+class _Webhook(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    namespace_selector: _Selector | None = None
+    object_selector: _Selector | None = None
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
+class _WebhookConfiguration(msgspec.Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+    webhooks: tuple[_Webhook, ...] | None = None
+
+
+def find_pod_webhook(objects: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """Return the webhook configuration of Drawbridge among objects of files, if one is readable."""
+    for value in objects:
+        try:
+            read = msgspec.convert(value, _WebhookConfiguration)
+        except msgspec.ValidationError:
+            continue
+        if read.metadata.name == WEBHOOK_CONFIGURATION:
+            return value
+    return None
+
+
 def selects_pod(
     live: Mapping[str, Any] | None, namespace_labels: Mapping[str, str], labels: Mapping[str, str]
 ) -> bool:
@@ -30,16 +57,16 @@ def selects_pod(
     The match conditions do not count. Without the webhook configuration, nothing is selected.
     """
     return any(
-        _matches(webhook.get("namespaceSelector"), namespace_labels)
-        and _matches(webhook.get("objectSelector"), labels)
-        for webhook in (live or {}).get("webhooks") or ()
-        if webhook.get("name") == POD_WEBHOOK
+        _matches(webhook.namespace_selector, namespace_labels)
+        and _matches(webhook.object_selector, labels)
+        for webhook in msgspec.convert(live or {}, _WebhookConfiguration).webhooks or ()
+        if webhook.name == POD_WEBHOOK
     )
 
 
-def _matches(raw: object, labels: Mapping[str, str]) -> bool:
+def _matches(selector: _Selector | None, labels: Mapping[str, str]) -> bool:
     # The API server has validated the selector, and accepts more keys than the configuration.
-    selector = msgspec.convert(raw or {}, _Selector)
+    selector = selector or _Selector()
     requirements = (
         LabelRequirement(
             LabelKey(match_expression.key),

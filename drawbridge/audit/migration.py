@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from drawbridge.agreement.scope import Mode, find_root_owner
+from drawbridge.agreement.scope import Mode, find_root_owner, read_metadata
 from drawbridge.audit import commands, preparation
 from drawbridge.audit.interrupted import find_interrupted
 from drawbridge.audit.kept import find_kept, find_stayed
 from drawbridge.audit.model import Fate, MigrationStep, NamespaceAudit
 from drawbridge.audit.node_groups import Group
 from drawbridge.audit.objects import AuditedObjects, namespace_of, text_at
-from drawbridge.audit.outcomes import Decider, read_metadata
+from drawbridge.audit.outcomes import Decider
 from drawbridge.audit.plan import StepPlanner
 from drawbridge.audit.trials import Namespaces
 from drawbridge.audit.unable import find_unending, find_without_driver, note_unable

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from drawbridge.agreement.scope import PodMetadata, find_root_owner, is_included
+from drawbridge.agreement.scope import find_root_owner, is_included, read_metadata
 from drawbridge.audit.demand import Sizes, count_devices
 from drawbridge.audit.model import Fate, PodDemand
 from drawbridge.audit.objects import (
@@ -253,14 +253,6 @@ class Decider:
                 yield self.claims.get((_CLAIM, namespace, f"{name}"))
             elif name := claim.get("resourceClaimTemplateName"):
                 yield self.claims.get((_TEMPLATE, namespace, f"{name}"))
-
-
-def read_metadata(pod: Value) -> PodMetadata:
-    """Return the metadata that decides the scope; of malformed metadata, the default."""
-    try:
-        return msgspec.convert(get_value(pod, ("metadata",)), PodMetadata)
-    except msgspec.ValidationError:
-        return PodMetadata()
 
 
 def _add(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str, float]:

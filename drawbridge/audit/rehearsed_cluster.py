@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from drawbridge.agreement.gpu_operator import find_rivals, set_operands
-from drawbridge.agreement.scope import Mode, find_root_owner
+from drawbridge.agreement.scope import Mode, find_root_owner, read_metadata
 from drawbridge.audit.allocated import AllocatedClaims
 from drawbridge.audit.allowed_nodes import AllowedNodes
 from drawbridge.audit.fit import FindDevices, read_template
@@ -17,7 +17,7 @@ from drawbridge.audit.interrupted import find_interrupted
 from drawbridge.audit.model import Fate
 from drawbridge.audit.node_groups import Group
 from drawbridge.audit.objects import AuditedNamespace, AuditedObjects, namespace_of, text_at
-from drawbridge.audit.outcomes import Decider, PodOutcome, read_metadata
+from drawbridge.audit.outcomes import Decider, PodOutcome
 from drawbridge.audit.templates import Templates, make_pod, name_workload
 from drawbridge.documents.patch import apply_edits
 from drawbridge.documents.paths import get_value

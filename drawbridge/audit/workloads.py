@@ -7,11 +7,11 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from drawbridge.agreement.scope import find_root_owner
+from drawbridge.agreement.scope import find_root_owner, read_metadata
 from drawbridge.audit.ended import count_left, has_ended
 from drawbridge.audit.model import Fate, WorkloadAudit
 from drawbridge.audit.objects import AuditedNamespace, namespace_of, text_at
-from drawbridge.audit.outcomes import Decider, PodOutcome, read_metadata
+from drawbridge.audit.outcomes import Decider, PodOutcome
 from drawbridge.audit.servers import Plugin, name_servers
 from drawbridge.audit.templates import make_pod, name_workload
 from drawbridge.documents.paths import get_value

@@ -7,22 +7,21 @@ from drawbridge.finding import Codes, Trait
 CODES = Codes()
 
 NOT_TRANSLATED = CODES.define("NotTranslated")
-# The remedy for a manifest.
-TRANSLATE_FILE: Final = (
-    "Run `drawbridge translate -f FILE`, or label the namespace with "
-    "drawbridge.dev/translate=enforce before you create the object."
+# What translates the pods of a namespace, if nothing else keeps them from it.
+LABEL_NAMESPACE: Final = "label the namespace with drawbridge.dev/translate=enforce"
+# The remedies for a manifest, for a pod that waits for a node, and for one that has it. Each says
+# what translates such pods.
+ADVICE_TO_AUTHORS: Final = "Run `drawbridge translate -f FILE`, or {} before you create the object."
+ADVICE_TO_WAITING: Final = (
+    "Run `drawbridge translate -f FILE --context` with its manifest: its last lines say whether "
+    "drivers have such devices. Only then {}, and create the pod again."
 )
-# The remedy for a pod in a namespace with the label.
+ADVICE_TO_RUNNING: Final = "To translate it, {}, and create the pod again."
+# The remedy for a pod that admission translates.
 ASK_WHY: Final = (
     "Run `drawbridge translate -f FILE --context` with the manifest of the pod to see why. If that "
     "translates it, the API server did not call the webhook: check `kubectl get events -n default "
     "--field-selector reason=NameNotActive`, or create the pod again."
-)
-# The remedy for a pod that waits for a node.
-ASK_WHETHER_IT_FITS: Final = (
-    "Run `drawbridge translate -f FILE --context` with its manifest: its last lines say whether "
-    "drivers have such devices. Only then label the namespace with "
-    "drawbridge.dev/translate=enforce, and create the pod again."
 )
 ORIGINAL_UNREADABLE = CODES.define("OriginalUnreadable")
 TEMPLATE_MISSING = CODES.define("TemplateMissing")

@@ -23,13 +23,13 @@ from drawbridge.names import (
     ORIGINAL_ANNOTATION,
     POD_ANNOTATIONS,
     TEMPLATE_PREFIX,
-    TRANSLATE_LABEL,
     USED_ANNOTATION,
 )
 from drawbridge.report import codes, gangs, scheduling
 from drawbridge.report.claim_requests import describe_claim, read_amounts
 from drawbridge.report.device_holders import is_pod_group
 from drawbridge.report.events import SeenEvent, describe_events, is_about
+from drawbridge.report.not_translated import FindMode, find_no_mode, report_not_translated
 from drawbridge.report.stuck.codes import CODES as STUCK
 from drawbridge.report.stuck.codes import NEVER_PREPARED
 from drawbridge.report.stuck.find import report_stuck
@@ -38,14 +38,10 @@ from drawbridge.translate.changes.patch import restore_original
 from drawbridge.translate.changes.template import generate_name
 from drawbridge.translate.legacy.pod_view import is_device_resource
 from drawbridge.translate.legacy.read import read_hints
-from drawbridge.translate.manifests.codes import OPTED_OUT
-from drawbridge.translate.opt_out import LABEL, TEXT, is_opted_out
 from drawbridge.translate.returned_requests import list_own_claims
 
 # The name of the claim that the scheduler creates. No entry of a pod can have it.
 EXTENDED_RESOURCES: Final = "of extended resources"
-ENFORCE: Final = "enforce"
-_MODE_TEXTS: Final = {"report": "in report mode", "off": "opted out"}
 _STARTED: Final = frozenset({"Running", "Succeeded", "Failed"})
 _MOST_UNREADY: Final = 3
 _CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
@@ -58,9 +54,9 @@ class PodObjects:
     `pods` are those of the namespace, or None if they may not be read, and `groups` the objects of
     groups, as far as they are known.
     `lease` is the Lease of Drawbridge's scheduler in the namespace `installed_in`: empty if there
-    is none, None if unknown. `mode` is that of the namespace, if its label or the configuration
-    names one; otherwise, the text of its label counts. Of what is `stuck`, only what is about the
-    pod is told. Of a pod that `is_live`, the reasons of the nodes are told with the explanation.
+    is none, None if unknown. `find_mode` tells the mode of a pod of the namespace. Of what is
+    `stuck`, only what is about the pod is told. Of a pod that `is_live`, the reasons of the nodes
+    are told with the explanation.
     """
 
     pod: Value
@@ -72,7 +68,7 @@ class PodObjects:
     installed_in: str = NAMESPACE
     pods: Sequence[Value] | None = ()
     groups: Sequence[Value] = ()
-    mode: str | None = None
+    find_mode: FindMode = find_no_mode
     stuck: Sequence[Stuck] = ()
     is_live: bool = False
 
@@ -111,7 +107,7 @@ class ExplainedClaim(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """The state of a pod and its claims."""
+    """The state of a pod and its claims; `rule` is what decided its mode."""
 
     pod: str
     phase: str
@@ -120,6 +116,7 @@ class Explanation(msgspec.Struct, frozen=True):
     placed: bool
     translated: bool
     mode: str | None
+    rule: str | None
     facts: str | None
     asked: tuple[RequestedResource, ...]
     hints: Mapping[str, str]  # annotations and labels that request devices, or did before
@@ -139,7 +136,7 @@ def explain(objects: PodObjects) -> Explanation:
     marked = get_value(pod, ("metadata", "annotations", ORIGINAL_ANNOTATION)) is not None
     node = _text(get_value(pod, ("spec", "nodeName")))
     claims = tuple(_claims(objects))
-    labels = as_mapping(get_value(objects.namespace, ("metadata", "labels")))
+    mode = objects.find_mode(pod)
     explanation = Explanation(
         pod=f"{metadata.get('namespace') or 'default'}/{metadata.get('name')}",
         phase=_text(status.get("phase")) or "Pending",
@@ -147,9 +144,8 @@ def explain(objects: PodObjects) -> Explanation:
         scheduler=scheduling.scheduler_of(pod),
         placed=bool(node) and all(each.state in _HELD for each in claims),
         translated=bool(list_own_claims(pod)),
-        mode=None
-        if objects.namespace is None
-        else objects.mode or _text(labels.get(TRANSLATE_LABEL)) or "not opted in",
+        mode=mode and mode.mode,
+        rule=mode and mode.rule,
         facts=_text(get_value(pod, ("metadata", "annotations", FACTS_ANNOTATION))) or None,
         asked=tuple(_requested_resources(pod, before)),
         hints=_hints(pod, before),
@@ -333,19 +329,8 @@ def _devices(claim: Value) -> Iterator[AllocatedDevice]:
 def _findings(objects: PodObjects, pod: Explanation, unreadable: str) -> Iterator[Finding]:
     about = name_object(objects.pod, 1)
     if not pod.translated and (pod.asked or pod.hints):
-        resources = (request.resource for request in pod.asked)
-        names = ", ".join(dict.fromkeys([*resources, *pod.hints]))
-        if is_opted_out(objects.pod):
-            yield OPTED_OUT.at(LABEL, TEXT, object=about)
-        elif pod.mode == ENFORCE:
-            message = f"requests {names} and was not translated when it was created"
-            yield codes.NOT_TRANSLATED.at("", message, object=about, remedy=codes.ASK_WHY)
-        else:
-            mode = _MODE_TEXTS.get(pod.mode or "", pod.mode)
-            why = f"; its namespace is {mode}" if mode else ""
-            remedy = None if pod.node else codes.ASK_WHETHER_IT_FITS
-            message = f"requests {names}{why}"
-            yield codes.NOT_TRANSLATED.at("", message, object=about, remedy=remedy)
+        names = (*(request.resource for request in pod.asked), *pod.hints)
+        yield report_not_translated(objects.pod, names, objects.find_mode(objects.pod), about)
     if unreadable:
         path = f"metadata.annotations[{ORIGINAL_ANNOTATION}]"
         yield codes.ORIGINAL_UNREADABLE.at(path, unreadable, object=about)

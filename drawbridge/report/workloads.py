@@ -18,7 +18,8 @@ from drawbridge.finding import Trait, find_names
 from drawbridge.ledger.pods import FINISHED
 from drawbridge.report import codes
 from drawbridge.report.events import SeenEvent, describe_events, event_subject, is_about
-from drawbridge.report.explain import ENFORCE, Explanation, PodObjects, explain, is_stuck
+from drawbridge.report.explain import Explanation, PodObjects, explain, is_stuck
+from drawbridge.report.not_translated import ENFORCE, FindMode, advise, find_no_mode
 from drawbridge.report.stuck.found import Stuck
 from drawbridge.translate.manifests import argo
 from drawbridge.translate.manifests.replicas import count_pods
@@ -101,7 +102,7 @@ class WorkloadObjects:
     events: Sequence[Value] = ()
     namespace: Value = None
     groups: Sequence[Value] = ()
-    mode: str | None = None  # as of PodObjects
+    find_mode: FindMode = find_no_mode  # as of PodObjects
     stuck: Sequence[Stuck] = ()
     is_live: bool = False
 
@@ -258,7 +259,7 @@ def _objects_of(pod: Value, objects: WorkloadObjects) -> PodObjects:
         objects.namespace,
         pods=objects.pods,
         groups=objects.groups,
-        mode=objects.mode,
+        find_mode=objects.find_mode,
         stuck=objects.stuck,
         is_live=objects.is_live,
     )
@@ -269,10 +270,12 @@ def _explain_template(place: Place, objects: WorkloadObjects) -> Explanation:
     metadata = as_mapping(get_value(place.pod, ("metadata",)))
     owner = as_mapping(get_value(objects.workload, ("metadata",)))
     names: dict[str, Value] = {key: owner[key] for key in ("name", "namespace") if key in owner}
+    kind = get_value(objects.workload, ("kind",))
+    names["ownerReferences"] = [{"kind": kind, "name": names.get("name"), "controller": True}]
     spec = get_value(place.pod, ("spec",))
     pod: dict[str, Value] = {"kind": "Pod", "metadata": {**metadata, **names}, "spec": spec}
     parts = PodObjects(
-        pod, objects.claims, objects.templates, (), objects.namespace, mode=objects.mode
+        pod, objects.claims, objects.templates, (), objects.namespace, find_mode=objects.find_mode
     )
     explanation = _explain_absent(parts, name_object(objects.workload, 1), place)
     path = format_path(place.path)
@@ -301,9 +304,10 @@ def _explain_absent(objects: PodObjects, owner: str, place: Place) -> Explanatio
     if explanation.mode == ENFORCE:
         absent |= {codes.NOT_TRANSLATED.name}
     about = name_object(objects.pod, 1)
+    advice = advise(codes.ADVICE_TO_AUTHORS, objects.find_mode(objects.pod))
     kept = []
     for finding in explanation.findings:
-        remedy = codes.TRANSLATE_FILE if finding.code == codes.NOT_TRANSLATED.name else None
+        remedy = advice if finding.code == codes.NOT_TRANSLATED.name else None
         if finding.code not in absent:
             path = map_finding_path(finding.path, place) if finding.object == about else ""
             kept.append(

@@ -8,8 +8,9 @@ from drawbridge.agreement.scope import (
     Mode,
     PodMetadata,
     PodOwner,
+    ScopeRule,
     decide_namespace_scope,
-    decide_pod_mode,
+    decide_pod_scope,
     find_root_owner,
     is_opted_out,
     is_rolled_out,
@@ -102,33 +103,33 @@ def test_a_rollout_is_the_same_on_every_replica() -> None:
 
 
 @every_row(
-    ("labels", "expected"),
+    ("labels", "mode", "rule"),
     [
-        ({}, Mode.OFF),
-        ({TRANSLATE_LABEL: "enforce"}, Mode.ENFORCE),
-        ({TRANSLATE_LABEL: "report"}, Mode.REPORT),
-        ({TRANSLATE_LABEL: "off"}, Mode.OFF),
-        ({TRANSLATE_LABEL: "Enforce"}, Mode.OFF),
-        ({TRANSLATE_LABEL: ""}, Mode.OFF),
-        ({"tier": "gpu"}, Mode.ENFORCE),
-        ({"tier": "gpu", TRANSLATE_LABEL: "off"}, Mode.OFF),
-        ({"tier": "gpu", TRANSLATE_LABEL: "report"}, Mode.REPORT),
+        ({}, Mode.OFF, ScopeRule.NOT_OPTED_IN),
+        ({TRANSLATE_LABEL: "enforce"}, Mode.ENFORCE, ScopeRule.NAMESPACE_LABEL),
+        ({TRANSLATE_LABEL: "report"}, Mode.REPORT, ScopeRule.NAMESPACE_LABEL),
+        ({TRANSLATE_LABEL: "off"}, Mode.OFF, ScopeRule.NAMESPACE_LABEL),
+        ({TRANSLATE_LABEL: "Enforce"}, Mode.OFF, ScopeRule.NAMESPACE_LABEL),
+        ({TRANSLATE_LABEL: ""}, Mode.OFF, ScopeRule.NAMESPACE_LABEL),
+        ({"tier": "gpu"}, Mode.ENFORCE, ScopeRule.SELECTOR),
+        ({"tier": "gpu", TRANSLATE_LABEL: "off"}, Mode.OFF, ScopeRule.NAMESPACE_LABEL),
+        ({"tier": "gpu", TRANSLATE_LABEL: "report"}, Mode.REPORT, ScopeRule.NAMESPACE_LABEL),
     ],
 )
-def test_the_label_decides_before_the_selector(labels: dict[str, str], expected: Mode) -> None:
+def test_the_label_decides_before_the_selector(
+    labels: dict[str, str], mode: Mode, rule: ScopeRule
+) -> None:
     selector = LabelSelector({LabelKey("tier"): LabelValue("gpu")})
     decision = decide_namespace_scope("team", labels, Scope(namespace_selector=selector))
-    assert decision.mode is expected
+    assert (decision.mode, decision.rule) == (mode, rule)
     unknown = labels.get(TRANSLATE_LABEL) not in {None, *Mode}
     assert [each.code for each in decision.findings] == ["ScopeLabelUnknown"] * unknown
 
 
 def test_kube_system_is_out_of_scope_for_every_label() -> None:
     scope = Scope(namespace_selector=LabelSelector())
-    assert decide_namespace_scope("kube-system", {TRANSLATE_LABEL: "enforce"}, scope) == (
-        Mode.OFF,
-        (),
-    )
+    decision = decide_namespace_scope("kube-system", {TRANSLATE_LABEL: "enforce"}, scope)
+    assert decision == (Mode.OFF, ScopeRule.EXCLUDED, ())
 
 
 def requirement(operator: str, *values: str) -> LabelSelector:
@@ -167,27 +168,62 @@ def test_a_pod_can_only_opt_out() -> None:
 
 
 @every_row(
-    ("labels", "pod", "expected"),
+    ("label", "pod", "mode", "rule"),
     [
-        ({TRANSLATE_LABEL: "enforce"}, PodMetadata(name="a"), Mode.ENFORCE),
-        ({TRANSLATE_LABEL: "report"}, PodMetadata(name="a"), Mode.REPORT),
-        ({TRANSLATE_LABEL: "off"}, PodMetadata(name="a"), Mode.OFF),
-        ({}, PodMetadata(name="a"), Mode.OFF),
-        ({TRANSLATE_LABEL: "enforce"}, PodMetadata(labels={TRANSLATE_LABEL: "off"}), Mode.OFF),
-        ({}, PodMetadata(labels={TRANSLATE_LABEL: "enforce"}), Mode.OFF),
+        ("enforce", PodMetadata(name="a"), Mode.ENFORCE, ScopeRule.NAMESPACE_LABEL),
+        ("report", PodMetadata(name="a"), Mode.REPORT, ScopeRule.NAMESPACE_LABEL),
+        ("off", PodMetadata(name="a"), Mode.OFF, ScopeRule.NAMESPACE_LABEL),
+        (None, PodMetadata(name="a"), Mode.OFF, ScopeRule.NOT_OPTED_IN),
+        ("enforce", PodMetadata(labels={TRANSLATE_LABEL: "off"}), Mode.OFF, ScopeRule.POD_LABEL),
+        (None, PodMetadata(labels={TRANSLATE_LABEL: "enforce"}), Mode.OFF, ScopeRule.NOT_OPTED_IN),
     ],
 )
 def test_the_mode_of_a_pod_is_that_of_its_namespace_unless_it_opts_out(
-    labels: dict[str, str], pod: PodMetadata, expected: Mode
+    label: str | None, pod: PodMetadata, mode: Mode, rule: ScopeRule
 ) -> None:
-    assert decide_pod_mode("team", labels, pod, Scope()) is expected
+    labels = {} if label is None else {TRANSLATE_LABEL: label}
+    assert decide_pod_scope("team", labels, pod, Scope()) == (mode, rule)
 
 
 def test_a_pod_that_is_not_rolled_out_is_off() -> None:
     labels = {TRANSLATE_LABEL: "enforce"}
     none, everyone = (Scope(rollout=Rollout(percent=each)) for each in (0, 100))
-    assert decide_pod_mode("team", labels, PodMetadata(name="a"), none) is Mode.OFF
-    assert decide_pod_mode("team", labels, PodMetadata(name="a"), everyone) is Mode.ENFORCE
+    pod = PodMetadata(name="a")
+    assert decide_pod_scope("team", labels, pod, none) == (Mode.OFF, ScopeRule.ROLLOUT)
+    assert decide_pod_scope("team", labels, pod, everyone).mode is Mode.ENFORCE
+
+
+def register(**selectors: YamlValue) -> dict[str, YamlValue]:
+    """Return a live webhook configuration with these selectors."""
+    return {"webhooks": [{"name": "pods.drawbridge.dev", **selectors}]}
+
+
+EXCLUDING = {
+    "matchExpressions": [
+        {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["team"]}
+    ]
+}
+
+
+@every_row(
+    ("webhook", "rule"),
+    [
+        (None, ScopeRule.NAMESPACE_LABEL),  # not known
+        (register(), ScopeRule.NAMESPACE_LABEL),
+        ({}, ScopeRule.NOT_CALLED),  # not installed
+        (register(namespaceSelector=EXCLUDING), ScopeRule.NOT_CALLED),
+        (register(objectSelector={"matchLabels": {"app": "other"}}), ScopeRule.NOT_CALLED),
+    ],
+)
+def test_pods_that_the_api_server_does_not_send_are_off(
+    webhook: dict[str, YamlValue] | None, rule: ScopeRule
+) -> None:
+    labels, pod = {TRANSLATE_LABEL: "enforce"}, PodMetadata(name="a")
+    mode = Mode.OFF if rule is ScopeRule.NOT_CALLED else Mode.ENFORCE
+    assert decide_pod_scope("team", labels, pod, Scope(), webhook) == (mode, rule)
+    assert decide_namespace_scope("team", labels, Scope(), webhook)[:2] == (mode, rule)
+    # Only what would be translated can be missed.
+    assert decide_pod_scope("team", {}, pod, Scope(), webhook).rule is ScopeRule.NOT_OPTED_IN
 
 
 def test_the_generated_name_of_a_pod_does_not_change_its_rollout() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from drawbridge.report import codes
 from tests.cli.running import command, on_api, own_zone
-from tests.cli.test_effective_configuration import registered
+from tests.cli.test_effective_configuration import registered, settings
 from tests.cli.test_live_cluster import OBJECTS
 from tests.cluster.fake.api import FakeApi
 from tests.tables import read_yaml, read_yaml_documents, write_yaml
@@ -75,42 +75,6 @@ SCOPE = """\
 apiVersion: drawbridge.dev/v1alpha1
 kind: Configuration
 """
-UNLABELLED = {**NAMESPACE, "metadata": {"name": "team-a", "labels": {"team": "a"}}}
-
-
-@pytest.mark.parametrize(
-    ("name", "settings", "mode", "severities"),
-    [
-        ("train", "", "not opted in", ["info"]),
-        ("train", "scope: {namespaceSelector: {matchLabels: {team: a}}}\n", "enforce", ["info"]),
-        ("train", "scope: {excludeNamespaces: [team-a]}\n", "off", ["info"]),
-        ("train", "findings: {NotTranslated: warn}\n", "not opted in", ["warning"]),
-        ("train", "findings: {NotTranslated: off}\n", "not opted in", []),
-        # Admission will translate the pods of a template.
-        ("job/train", "scope: {namespaceSelector: {matchLabels: {team: a}}}\n", "enforce", []),
-        ("job/train", "scope: {excludeNamespaces: [team-a]}\n", "off", ["info"]),
-        ("job/train", "findings: {NotTranslated: warn}\n", "not opted in", ["warning"]),
-    ],
-)
-def test_a_configuration_decides_modes_and_severities(
-    name: str, settings: str, mode: str, severities: list[str], tmp_path: Path
-) -> None:
-    (config := tmp_path / "configuration.yaml").write_text(SCOPE + settings)
-    pod = read_yaml(LEGACY)
-    job = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": "train", "namespace": "team-a", "uid": "j1"},
-        "spec": {"template": {"metadata": {}, "spec": pod["spec"]}},
-    }
-    pod["status"] = {"phase": "Pending"}
-    dump = files(tmp_path, [pod, job, UNLABELLED])
-    out = command("explain", name, "-f", dump, "--config", str(config), "-o", "json").out
-    done = json.loads(out)
-    (told,) = done.get("explained", [done])
-    assert told["mode"] == mode
-    reported = [each for each in told["findings"] if each["code"] == "NotTranslated"]
-    assert [each["severity"] for each in reported] == severities
 
 
 def test_an_invalid_configuration_is_an_error(tmp_path: Path) -> None:
@@ -127,7 +91,7 @@ def test_a_running_pod_is_explained_from_its_requests_to_its_devices(tmp_path: P
     lines = out.splitlines()
     assert lines[:4] == [
         "team-a/train: Running on n1",
-        "  namespace mode: enforce",
+        "  mode: enforce (label of the namespace)",
         "  device-plugin requests (translated):",
         "    main  nvidia.com/gpu  1",
     ]
@@ -162,8 +126,8 @@ def test_json_and_yaml_output_have_all_fields(tmp_path: Path, form: str) -> None
     assert data["claims"][0]["devices"][0]["device"] == "gpu-0"
     assert data["findings"] == []
     assert set(data) == {
-        "pod", "phase", "node", "scheduler", "placed", "translated", "mode", "facts", "asked",
-        "hints", "claims", "findings", "events", "created", "gang",
+        "pod", "phase", "node", "scheduler", "placed", "translated", "mode", "rule", "facts",
+        "asked", "hints", "claims", "findings", "events", "created", "gang",
     }  # fmt: skip
 
 
@@ -257,7 +221,8 @@ def explained(
 
 
 def test_a_live_cluster_gives_the_same_explanation_as_its_files(tmp_path: Path) -> None:
-    code, out, err = explained(tmp_path, running(), "-n", "team-a")
+    installed = [*running(), registered(), settings(SCOPE)]
+    code, out, err = explained(tmp_path, installed, "-n", "team-a")
     # Only the API server knows when the pod was created.
     without_age = re.sub(r", created \d+s ago", "", out, count=1)
     assert out != without_age
@@ -424,6 +389,6 @@ def test_a_misspelt_label_of_a_namespace_is_no_mode(words: tuple[str, ...], tmp_
     namespace = {**NAMESPACE, "metadata": {"name": "team-a", "labels": labels}}
     done = command(*words, files(tmp_path, [read_yaml(LEGACY), namespace]))
     assert "[ScopeLabelUnknown]" in done.err
-    assert "namespace mode: enforced" not in done.out
+    assert "mode: enforced" not in done.out
     if words[0] == "explain":
-        assert "namespace mode: off" in done.out
+        assert "mode: off (label of the namespace)" in done.out

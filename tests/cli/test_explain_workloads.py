@@ -10,7 +10,8 @@ import pytest
 
 from drawbridge.report.workloads import KINDS, find_pods, parse_reference
 from tests.cli.running import command, on_api
-from tests.cli.test_explain import LEGACY, NAMESPACE, files, running, translated
+from tests.cli.test_effective_configuration import registered, settings
+from tests.cli.test_explain import LEGACY, NAMESPACE, SCOPE, files, running, translated
 from tests.tables import YamlValue, every_row
 
 LABELS = {"app": "train"}
@@ -166,7 +167,8 @@ def test_a_live_cluster_gives_the_same_explanation_as_its_files(tmp_path: Path) 
     objects = [deployment(1), *labelled(translated()), NAMESPACE, waiting("other")]
     objects[-1]["metadata"]["labels"] = {"app": "other"}
 
-    live = on_api(tmp_path, objects, "explain", "deploy/train", "-n", "team-a")
+    installed = [*objects, registered(), settings(SCOPE)]
+    live = on_api(tmp_path, installed, "explain", "deploy/train", "-n", "team-a")
     code, out, err = explain(tmp_path, objects)
     # A live cluster knows when the pod was created, and simulates where it could go.
     lines = re.sub(r", created \d+s ago", "", live[1]).splitlines()

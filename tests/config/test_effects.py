@@ -15,7 +15,7 @@ from allocator.state.inputs import Inputs, make_state
 from allocator.state.reports import ClaimFinding
 from drawbridge.agreement.match_conditions import derive_conditions
 from drawbridge.agreement.owned_pools import decide_node
-from drawbridge.agreement.scope import PodMetadata, decide_pod_mode
+from drawbridge.agreement.scope import PodMetadata, decide_pod_scope
 from drawbridge.config.load import decode_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.config.placement import owned_pools
@@ -77,7 +77,7 @@ def _decode(plain: dict[str, Any]) -> Configuration:
 
 
 def _ask_scope(_: Case, plain: dict[str, Any]) -> object:
-    return decide_pod_mode("team", LABELS, PodMetadata("a"), _decode(plain).scope)
+    return decide_pod_scope("team", LABELS, PodMetadata("a"), _decode(plain).scope)
 
 
 def _ask_nodes(_: Case, plain: dict[str, Any]) -> object:

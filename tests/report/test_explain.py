@@ -337,24 +337,6 @@ def test_added_metadata_does_not_change_the_identity_of_a_template() -> None:
     assert "TemplateDiffers" not in codes(explanation)
 
 
-def test_an_untranslated_pod_has_its_requests_and_the_mode_of_its_namespace() -> None:
-    namespace = {"metadata": {"name": "team-a", "labels": {}}}
-    explanation = explained(pod(LEGACY), namespace=namespace)
-    assert not explanation.translated
-    assert [each.resource for each in explanation.asked] == ["nvidia.com/gpu"]
-    assert explanation.findings[0].code == "NotTranslated"
-    assert "not opted in" in explanation.findings[0].message
-    report = {"metadata": {"labels": {"drawbridge.dev/translate": "report"}}}
-    assert "in report mode" in explained(pod(LEGACY), namespace=report).findings[0].message
-
-
-def test_the_remedy_for_an_untranslated_pod_shows_how_to_find_the_reason() -> None:
-    namespace = {"metadata": {"labels": {"drawbridge.dev/translate": "enforce"}}}
-    (first, *_) = explained(pod(LEGACY), namespace=namespace).findings
-    assert "was not translated when it was created" in first.message
-    assert "drawbridge translate" in first.remedy
-
-
 def test_an_extended_resource_claim_of_the_scheduler_is_shown() -> None:
     made = {
         "resourceClaimName": "train-drawbridge-x7",

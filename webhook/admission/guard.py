@@ -122,10 +122,10 @@ def _build_contexts(guarded: GuardedPod, recent: RecentInputs) -> Iterator[Trans
 
 
 def _is_included(guarded: GuardedPod, configuration: Configuration) -> bool:
-    mode = scope.decide_pod_mode(
+    decided = scope.decide_pod_scope(
         guarded.namespace, guarded.namespace_labels, guarded.metadata, configuration.scope
     )
-    return mode is Mode.ENFORCE
+    return decided.mode is Mode.ENFORCE
 
 
 def _is_handled(

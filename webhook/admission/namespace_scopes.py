@@ -70,7 +70,7 @@ class NamespaceScopes:
     def _decide(
         self, name: str, labels: Mapping[str, str], configured: Configuration
     ) -> NamespaceDecision:
-        mode, findings = decide_namespace_scope(name, labels, configured.scope)
+        mode, _, findings = decide_namespace_scope(name, labels, configured.scope)
         admin_access = labels.get(ADMIN_ACCESS_LABEL) == "true"
         placement = decide_placement(labels, configured)
         decision = NamespaceDecision(mode, findings, admin_access, labels, placement)

@@ -8,9 +8,9 @@ from typing import Final
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.classes import is_implicit_name
-from drawbridge.names import TRANSLATE_LABEL
 from drawbridge.report import codes
 from drawbridge.report.explain import PodObjects, explain
+from drawbridge.report.not_translated import PodMode
 from drawbridge.report.page.model import Extent, PageObjects, WaitingPodOnPage
 from drawbridge.report.turns import take_turns
 from drawbridge.translate.legacy.pod_view import is_device_resource
@@ -85,11 +85,9 @@ def _explain(
 ) -> WaitingPodOnPage:
     name = namespace_of(pod)
     mode = objects.modes.get(name)
-    namespace: Value = None
-    if mode is not None:
-        namespace = {"metadata": {"name": name, "labels": {TRANSLATE_LABEL: mode}}}
+    pod_mode = None if mode is None else PodMode(mode, "", f"its namespace is in mode {mode}")
     explained = explain(
-        PodObjects(pod, claims.get(name, {}), templates.get(name, {}), namespace=namespace)
+        PodObjects(pod, claims.get(name, {}), templates.get(name, {}), find_mode=lambda _: pod_mode)
     )
     unknown = _codes_of_unread(objects)
     reasons = [*_gates(pod), *_container_reasons(pod)]

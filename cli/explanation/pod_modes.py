@@ -1,0 +1,115 @@
+"""Says in which mode pods of a namespace are, which rule decided that, and what translates them."""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
+
+from drawbridge.agreement.match_conditions import KIND
+from drawbridge.agreement.scope import (
+    Mode,
+    PodMetadata,
+    PodScope,
+    ScopeRule,
+    decide_namespace_scope,
+    decide_pod_scope,
+    find_root_owner,
+    is_shown_by_pods,
+    read_metadata,
+)
+from drawbridge.config.model import Rollout, Scope
+from drawbridge.documents.paths import get_value
+from drawbridge.documents.values import Value, as_mapping
+from drawbridge.finding import Finding
+from drawbridge.names import TRANSLATE_LABEL, WEBHOOK_CONFIGURATION
+from drawbridge.report import codes
+from drawbridge.report.not_translated import FindMode, PodMode, find_no_mode
+
+_WEBHOOK: Final = f"{KIND} {WEBHOOK_CONFIGURATION}"
+# What decided, as the output says it beside the mode.
+SOURCES: Final[Mapping[ScopeRule, str]] = {
+    ScopeRule.EXCLUDED: "scope.excludeNamespaces",
+    ScopeRule.NAMESPACE_LABEL: "label of the namespace",
+    ScopeRule.SELECTOR: "scope.namespaceSelector",
+    ScopeRule.NOT_OPTED_IN: "namespace not opted in",
+    ScopeRule.POD_LABEL: "label of the pod",
+    ScopeRule.ROLLOUT: "scope.rollout.percent",
+    ScopeRule.NOT_CALLED: f"selectors of {_WEBHOOK}",
+}
+_REMEDIES: Final[Mapping[ScopeRule, str]] = {
+    ScopeRule.EXCLUDED: "take the namespace out of scope.excludeNamespaces,"
+    f" {codes.LABEL_NAMESPACE}",
+    ScopeRule.ROLLOUT: "raise scope.rollout.percent",
+    ScopeRule.NOT_CALLED: f"move it to a namespace that the selectors of {_WEBHOOK} select, or"
+    " change these",
+}
+_INSTALL: Final = "install Drawbridge"
+# Why a pod is not translated.
+_REASONS: Final[Mapping[ScopeRule, str]] = {
+    ScopeRule.EXCLUDED: "scope.excludeNamespaces names its namespace",
+    ScopeRule.NOT_OPTED_IN: "its namespace is not opted in",
+    ScopeRule.NOT_CALLED: f"the selectors of {_WEBHOOK} do not select it",
+}
+_LABELS: Final[Mapping[str, str]] = {
+    Mode.REPORT: "its namespace is in report mode",
+    Mode.OFF: "its namespace is opted out",
+}
+_UNKNOWN_LABEL: Final = "the label of its namespace is not valid"
+
+
+class _Decider(NamedTuple):
+    """The name and the labels of a namespace, and what decides about its pods.
+
+    `webhook` is the live webhook configuration: None if it is unknown, empty if there is none.
+    """
+
+    namespace: str
+    labels: Mapping[str, str]
+    scope: Scope
+    webhook: Mapping[str, Any] | None
+
+    def find_mode(self, pod: Value) -> PodMode:
+        """Return the mode of a pod."""
+        metadata = read_metadata(pod)
+        scope = self._scope_of(pod, metadata)
+        decided = decide_pod_scope(self.namespace, self.labels, metadata, scope, self.webhook)
+        is_missing = decided.rule is ScopeRule.NOT_CALLED and not self.webhook
+        remedy = _INSTALL if is_missing else _REMEDIES.get(decided.rule, codes.LABEL_NAMESPACE)
+        return PodMode(decided.mode, decided.rule, self._explain(decided, metadata), remedy)
+
+    def _scope_of(self, pod: Value, metadata: PodMetadata) -> Scope:
+        """Return the scope without the rollout if a template does not tell who owns its pods."""
+        owners = metadata.owner_references or ()
+        if get_value(pod, ("metadata", "uid")) or all(map(is_shown_by_pods, owners)):
+            return self.scope
+        return replace(self.scope, rollout=Rollout())
+
+    def _explain(self, decided: PodScope, metadata: PodMetadata) -> str:
+        if decided.rule is ScopeRule.NAMESPACE_LABEL:
+            return _LABELS.get(f"{self.labels.get(TRANSLATE_LABEL)}", _UNKNOWN_LABEL)
+        if decided.rule is ScopeRule.ROLLOUT:
+            owner = find_root_owner(self.namespace, metadata).partition("/")[2]
+            return f"scope.rollout.percent is {self.scope.rollout.percent}, without {owner}"
+        if decided.rule is ScopeRule.NOT_CALLED and not self.webhook:
+            return f"{_WEBHOOK} does not exist"
+        return _REASONS.get(decided.rule, "")
+
+
+def find_modes(namespace: Value, scope: Scope, webhook: Mapping[str, Any] | None) -> FindMode:
+    """Return what finds the modes of the pods of a namespace; None of them if it was not read."""
+    if namespace is None:
+        return find_no_mode
+    name, labels = _read_namespace(namespace)
+    return _Decider(name, labels, scope, webhook).find_mode
+
+
+def check_label(namespace: Value, scope: Scope) -> tuple[Finding, ...]:
+    """Return findings about the label of a namespace."""
+    return decide_namespace_scope(*_read_namespace(namespace), scope).findings
+
+
+def _read_namespace(namespace: Value) -> tuple[str, Mapping[str, str]]:
+    """Return the name and the labels of a namespace."""
+    metadata = as_mapping(get_value(namespace, ("metadata",)))
+    labels = {key: f"{text}" for key, text in as_mapping(metadata.get("labels")).items()}
+    return f"{metadata.get('name')}", labels
