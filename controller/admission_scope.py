@@ -10,6 +10,7 @@ from controller.protocols import ObjectCache, Unstructured
 from controller.watched_objects import PartialObject, WatchedPodMetadata
 from drawbridge.agreement.device_quotas import ConfiguredQuotas
 from drawbridge.agreement.scope import Mode, PodMetadata, decide_namespace_scope, decide_pod_scope
+from drawbridge.agreement.webhook_selectors import read_pod_webhook
 from drawbridge.config.model import Configuration, Placement
 from drawbridge.config.placement import decide_placement
 from drawbridge.dra.device_quotas import DeviceQuota
@@ -38,7 +39,7 @@ class AdmissionScope:
         labels = self._read_labels(namespace)
         if labels is None:
             return False
-        scope, webhook = self._configuration().scope, self._read_webhook() or {}
+        scope, webhook = self._configuration().scope, read_pod_webhook(self._read_webhook())
         return decide_namespace_scope(namespace, labels, scope, webhook).mode is Mode.ENFORCE
 
     def includes(self, metadata: WatchedPodMetadata) -> bool | None:
@@ -49,7 +50,7 @@ class AdmissionScope:
         )
         if labels is None:
             return None
-        scope, webhook = self._configuration().scope, self._read_webhook() or {}
+        scope, webhook = self._configuration().scope, read_pod_webhook(self._read_webhook())
         decided = decide_pod_scope(metadata.namespace, labels, pod, scope, webhook)
         return decided.mode is Mode.ENFORCE
 

@@ -27,11 +27,15 @@ NAME: Final = "conditions"
 
 
 class LiveWebhooks(NamedTuple):
-    """Reads the webhook configurations and the Deployment of the webhook; None if missing."""
+    """Reads the webhook configurations and the Deployment of the webhook; None if missing.
+
+    Also reads the labels of namespaces, by name.
+    """
 
     read_mutating: Callable[[], Unstructured | None]
     read_validating: Callable[[str], Unstructured | None]  # of a name
     read_deployment: Callable[[], Awaitable[Unstructured | None]]
+    read_namespaces: Callable[[], Mapping[str, Mapping[str, str]]]
 
 
 class MatchConditionReconciler:
@@ -87,9 +91,11 @@ class MatchConditionReconciler:
     ) -> None:
         """Report what was not found before; a failed apply is tried again every few seconds."""
         findings: dict[Finding, ObjectReference] = {}
+        namespaces = self._live.read_namespaces()
         for (kind, name), live in registered.items():
             uid = ((live or {}).get("metadata") or {}).get("uid", "")
             reference = ObjectReference(kind, name, uid=uid, api_version=API_VERSION)
-            findings |= dict.fromkeys(find_uncalled(kind, name, live, configuration), reference)
+            uncalled = find_uncalled(kind, name, live, configuration, namespaces)
+            findings |= dict.fromkeys(uncalled, reference)
         self._new_findings.report(findings)
         self._reporter.set_gauge(Gauge.MATCH_CONDITIONS_INACTIVE, len(findings))

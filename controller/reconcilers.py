@@ -299,10 +299,12 @@ class Reconcilers:
             GUARD_KIND: self._store(VALIDATING_WEBHOOKS),
         }
         deployments = self._store(DEPLOYMENTS, self._context.namespace)
+        namespaces = self._caches.namespaces
         live = LiveWebhooks(
             self._caches.read_pod_webhook,
             self._caches.read_validating,
             lambda: deployments.read(WEBHOOK_DEPLOYMENT),
+            lambda: {each.name: each.value.metadata.labels or {} for each in namespaces.all()},
         )
         return MatchConditionReconciler(
             stores, live, lambda: self._context.settings.current, self._reporter

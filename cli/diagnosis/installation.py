@@ -64,7 +64,8 @@ def _registrations(state: ClusterState) -> Iterator[Object]:
 
 def check_registration(checked: CheckedState) -> Iterator[Result]:
     """Compare the webhook configuration with the one that the controller writes."""
-    installed = checked.state.installed
+    installed, namespaces = checked.state.installed, checked.state.namespaces
+    namespaces = {} if isinstance(namespaces, Unread) else namespaces
     told: list[Result] = []
     registered = {
         (KIND, WEBHOOK_CONFIGURATION): installed.mutating,
@@ -77,7 +78,7 @@ def check_registration(checked: CheckedState) -> Iterator[Result]:
             told.append(read)
         else:
             live = None if read is None else {**read}
-            told += find_uncalled(kind, name, live, checked.configuration)
+            told += find_uncalled(kind, name, live, checked.configuration, namespaces)
     yield from told
     if not told:
         judge = " and drawbridge-judge" if isinstance(installed.judge, Mapping) else ""

@@ -23,12 +23,13 @@ from controller.field_probe import (
     is_field_stored,
     probe_template,
 )
-from drawbridge.agreement.scope import Mode, decide_namespace_scope
+from drawbridge.agreement.scope import Mode, ScopeRule, decide_namespace_scope
 from drawbridge.agreement.switch import is_switched_off
+from drawbridge.agreement.webhook_selectors import PodWebhook, read_pod_webhook
 from drawbridge.api_error import ApiError
 from drawbridge.cluster import resources
 from drawbridge.cluster.resources import Resource
-from drawbridge.config.model import Configuration, Placement, Scope
+from drawbridge.config.model import Configuration, Placement
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_mapping
 from drawbridge.names import (
@@ -209,7 +210,8 @@ async def read_state(
     installed = await _read_installed(session, bridge=bridge)
     trial = None
     if isinstance(installed.mutating, dict) and not _is_switched_off(installed.mutating):
-        trial = await _try_webhook(session, options.namespace, namespaces, configuration.scope)
+        webhook = read_pod_webhook(installed.mutating)
+        trial = await _try_webhook(session, options.namespace, namespaces, configuration, webhook)
     return ClusterState(
         version=version,
         now=session.clock.now(),
@@ -398,20 +400,23 @@ async def _try_webhook(
     session: "Session",
     chosen: str | None,
     namespaces: Mapping[str, Mapping[str, str]] | Unread,
-    scope: Scope,
+    configuration: Configuration,
+    webhook: PodWebhook,
 ) -> WebhookTrial:
     """Try the webhook in the chosen namespace, or in the first one where pods are translated."""
     readable = {} if isinstance(namespaces, Unread) else namespaces
-    enforced = [
-        name
+    scopes = {
+        name: decide_namespace_scope(name, labels, configuration.scope, webhook)
         for name, labels in sorted(readable.items())
-        if decide_namespace_scope(name, labels, scope).mode is Mode.ENFORCE
-        and chosen in (None, name)
-    ]
+        if chosen in (None, name)
+    }
+    enforced = [name for name, each in scopes.items() if each.mode is Mode.ENFORCE]
     if not enforced:
-        detail = "no namespace is in mode enforce"
-        if chosen:
-            detail = f"namespace {chosen} is not in mode enforce"
+        where = f"namespace {chosen} is not" if chosen else "no namespace is"
+        detail = f"{where} in mode enforce"
+        if any(each.rule is ScopeRule.NOT_CALLED for each in scopes.values()):
+            where = chosen or "any namespace in scope"
+            detail = f"the API server does not call the webhook for pods of {where}"
         return WebhookTrial(TrialResult.UNKNOWN, "", "", detail)
     right = Right("create", "", "pods", namespaced=True)
     for name in enforced[:_MOST_NAMESPACES]:

@@ -4,7 +4,7 @@ Reads a live cluster, or files.
 """
 
 import argparse
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,7 +15,7 @@ from cli.input.live_cluster import ClusterReadError
 from cli.input.stuck_objects import find_stuck_around, find_stuck_in_files
 from cli.terminal.streams import Streams
 from drawbridge.agreement.match_conditions import KIND as WEBHOOK_KIND
-from drawbridge.agreement.webhook_selectors import find_pod_webhook
+from drawbridge.agreement.webhook_selectors import PodWebhook, find_pod_webhook, read_pod_webhook
 from drawbridge.cluster import resources
 from drawbridge.cluster.resources import Resource
 from drawbridge.documents.document import Document, LocatedFinding
@@ -50,13 +50,10 @@ Subject = PodObjects | WorkloadObjects
 
 
 class SubjectRead(NamedTuple):
-    """The objects that were read, and the live webhook configuration.
-
-    That is None if it is unknown, and empty if there is none.
-    """
+    """The objects that were read, and the webhook for pods, None if it is unknown."""
 
     objects: Subject
-    webhook: Mapping[str, Value] | None
+    webhook: PodWebhook | None
 
 
 _DEFAULT = "default"
@@ -93,13 +90,12 @@ def read_subject(
     async def read(session: "Session") -> SubjectRead:
         full_name = named._replace(namespace=named.namespace or session.namespace)
         registration = await installed_namespace.find_registration(session)
+        webhook = None if registration is None else read_pod_webhook(registration)
         if full_name.workload is not None:
             workload = await _read_workload(session, full_name, full_name.workload, findings)
-            return SubjectRead(workload, registration)
+            return SubjectRead(workload, webhook)
         installed_in = installed_namespace.of_registration(registration)
-        return SubjectRead(
-            await _read_pod(session, full_name, installed_in, findings), registration
-        )
+        return SubjectRead(await _read_pod(session, full_name, installed_in, findings), webhook)
 
     return live_cluster.run_with_session(options, read)
 

@@ -1,7 +1,7 @@
 """Says in which mode pods of a namespace are, which rule decided that, and what translates them."""
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -17,11 +17,12 @@ from drawbridge.agreement.scope import (
     is_shown_by_pods,
     read_metadata,
 )
+from drawbridge.agreement.webhook_selectors import PodWebhook
 from drawbridge.config.model import Rollout, Scope
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_mapping
 from drawbridge.finding import Finding
-from drawbridge.names import TRANSLATE_LABEL, WEBHOOK_CONFIGURATION
+from drawbridge.names import POD_WEBHOOK, TRANSLATE_LABEL, WEBHOOK_CONFIGURATION
 from drawbridge.report import codes
 from drawbridge.report.not_translated import FindMode, PodMode, find_no_mode
 
@@ -60,22 +61,27 @@ _UNKNOWN_LABEL: Final = "the label of its namespace is not valid"
 class _Decider(NamedTuple):
     """The name and the labels of a namespace, and what decides about its pods.
 
-    `webhook` is the live webhook configuration: None if it is unknown, empty if there is none.
+    `webhook` is the live one for pods: None if it is unknown, without selectors if it is missing.
     """
 
     namespace: str
     labels: Mapping[str, str]
     scope: Scope
-    webhook: Mapping[str, Any] | None
+    webhook: PodWebhook | None
 
     def find_mode(self, pod: Value) -> PodMode:
         """Return the mode of a pod."""
         metadata = read_metadata(pod)
         scope = self._scope_of(pod, metadata)
         decided = decide_pod_scope(self.namespace, self.labels, metadata, scope, self.webhook)
-        is_missing = decided.rule is ScopeRule.NOT_CALLED and not self.webhook
-        remedy = _INSTALL if is_missing else _REMEDIES.get(decided.rule, codes.LABEL_NAMESPACE)
+        remedy = _REMEDIES.get(decided.rule, codes.LABEL_NAMESPACE)
+        if decided.rule is ScopeRule.NOT_CALLED and self._lacks_webhook:
+            remedy = _INSTALL
         return PodMode(decided.mode, decided.rule, self._explain(decided, metadata), remedy)
+
+    @property
+    def _lacks_webhook(self) -> bool:
+        return self.webhook is not None and not self.webhook.selectors
 
     def _scope_of(self, pod: Value, metadata: PodMetadata) -> Scope:
         """Return the scope without the rollout if a template does not tell who owns its pods."""
@@ -90,12 +96,12 @@ class _Decider(NamedTuple):
         if decided.rule is ScopeRule.ROLLOUT:
             owner = find_root_owner(self.namespace, metadata).partition("/")[2]
             return f"scope.rollout.percent is {self.scope.rollout.percent}, without {owner}"
-        if decided.rule is ScopeRule.NOT_CALLED and not self.webhook:
-            return f"{_WEBHOOK} does not exist"
+        if decided.rule is ScopeRule.NOT_CALLED and self._lacks_webhook:
+            return f"webhook {POD_WEBHOOK} is not registered"
         return _REASONS.get(decided.rule, "")
 
 
-def find_modes(namespace: Value, scope: Scope, webhook: Mapping[str, Any] | None) -> FindMode:
+def find_modes(namespace: Value, scope: Scope, webhook: PodWebhook | None) -> FindMode:
     """Return what finds the modes of the pods of a namespace; None of them if it was not read."""
     if namespace is None:
         return find_no_mode

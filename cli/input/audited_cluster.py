@@ -15,6 +15,8 @@ from cli.input.server_features import read_server_features
 from cli.input.stuck_objects import find_stuck_in_files, find_stuck_live, list_failures
 from cli.terminal.streams import Streams
 from drawbridge.agreement.scope import decide_namespace_scope
+from drawbridge.agreement.uncalled_namespaces import find_uncalled_namespaces
+from drawbridge.agreement.webhook_selectors import PodWebhook, find_pod_webhook
 from drawbridge.audit.managed import find_manager
 from drawbridge.audit.objects import AuditedNamespace, AuditedObjects, namespace_of, text_at
 from drawbridge.audit.workloads import FAILED_CREATE
@@ -27,6 +29,7 @@ from drawbridge.documents.values import Value, as_mapping
 from drawbridge.dra.device import NodeSelector
 from drawbridge.dra.nodes import Node, matches_selector, without_malformed_terms
 from drawbridge.finding import Severity
+from drawbridge.names import WEBHOOK_CONFIGURATION
 from drawbridge.report.stuck.found import Stuck
 from drawbridge.report.stuck.objects import KINDS, from_values
 from drawbridge.report.workloads import KINDS as WORKLOADS
@@ -46,6 +49,12 @@ _SORTED: Final = frozenset(
         "ResourceClaimTemplate",
     }
 )
+# Where objects have the spec of a claim.
+_SPECS: Final[Mapping[str, tuple[str, ...]]] = {
+    "ResourceClaim": ("spec",),
+    "ResourceClaimTemplate": ("spec", "spec"),
+}
+_WEBHOOKS: Final = resources.MUTATING_WEBHOOKS.kind
 Report = Callable[[str], None]
 
 
@@ -117,7 +126,8 @@ def read_audited(
         return _with_stuck(read_files, stuck, options.only)
 
     async def read(session: "Session") -> ClusterRead:
-        values = _order(await _read_live(session, options.only or "", findings, report))
+        listed = await _read_live(session, options.only or "", findings, report)
+        values = _order([*listed, *await _read_webhook(session)])
         failures = await list_failures(session, findings, options.only or "")
         server = await read_server_features(session, options)
         findings.extend(server.findings)
@@ -180,6 +190,15 @@ async def _read_live(
     return values
 
 
+async def _read_webhook(session: "Session") -> Iterator[Value]:
+    """Yield the webhook configuration of an installation, if there is one that may be read."""
+    resource = resources.MUTATING_WEBHOOKS
+    reading = live_cluster.read_object(session, resource, WEBHOOK_CONFIGURATION)
+    # Without the right, the label is taken to have its usual effect.
+    read = await live_cluster.read_if_allowed(reading, [])
+    return ({**each, "kind": _WEBHOOKS} for each in (read,) if each is not None)
+
+
 async def _read_kind(session: "Session", kind: _Kind, only: str) -> Sequence[Value] | None:
     """List a kind; nothing if the cluster lacks it. Of namespaces, read the one that is named."""
     if only and kind.resource == resources.NAMESPACES:
@@ -214,10 +233,13 @@ def _sort(
     def select(kind: str) -> tuple[Value, ...]:
         return tuple(_inside(by_kind.get(kind, ()), only))
 
+    namespaces = tuple(_namespaces(by_kind.get("Namespace", ()), only, scope, findings))
+    webhook = _find_webhook(by_kind.get(_WEBHOOKS, ()), namespaces, scope, findings)
     unread = {each.finding.object for each in findings if _is_error(each)}
     given = facts_input(decoded)
     objects = AuditedObjects(
-        namespaces=tuple(_namespaces(by_kind.get("Namespace", ()), only, scope, findings)),
+        namespaces=namespaces,
+        webhook=webhook,
         pods=select("Pod"),
         workloads=tuple(_inside(workloads, only)),
         events=select("Event"),
@@ -229,10 +251,7 @@ def _sort(
         networks=given.networks,
         claims=decoded.claims,
         templates=decoded.templates,
-        claim_specs={
-            **_specs("ResourceClaim", select("ResourceClaim"), ("spec",)),
-            **_specs("ResourceClaimTemplate", select("ResourceClaimTemplate"), ("spec", "spec")),
-        },
+        claim_specs=_specs(select),
         budgets=select("PodDisruptionBudget"),
         volumes=dict(_tie_volumes(decoded.nodes, by_kind)),
         unread=len(unread),
@@ -302,12 +321,27 @@ def _annotations(nodes: Iterable[Value]) -> Iterator[tuple[str, Mapping[str, Val
 
 
 def _specs(
-    kind: str, values: Iterable[Value], path: tuple[str, ...]
+    select: Callable[[str], Iterable[Value]],
 ) -> dict[tuple[str, str, str], Value]:
     return {
         (kind, namespace_of(each), text_at(each, "metadata", "name")): get_value(each, path)
-        for each in values
+        for kind, path in _SPECS.items()
+        for each in select(kind)
     }
+
+
+def _find_webhook(
+    registered: Iterable[Value],
+    namespaces: Iterable[AuditedNamespace],
+    scope: Scope,
+    findings: list[LocatedFinding],
+) -> PodWebhook | None:
+    """Return the webhook of an installation; report the namespaces in scope that it leaves out."""
+    webhook = find_pod_webhook(map(as_mapping, registered))
+    if webhook is not None:
+        labels = {each.name: each.labels for each in namespaces}
+        findings += map(LocatedFinding, find_uncalled_namespaces(labels, scope, webhook))
+    return webhook
 
 
 def select_recent(objects: AuditedObjects, is_recent: Callable[[Value], bool]) -> AuditedObjects:

@@ -16,6 +16,8 @@ from typing import Any, Final
 
 from drawbridge.agreement import operation_codes
 from drawbridge.agreement.switch import SWITCH_CONDITION, is_switched_off
+from drawbridge.agreement.uncalled_namespaces import find_uncalled_namespaces
+from drawbridge.agreement.webhook_selectors import read_pod_webhook
 from drawbridge.config.model import Configuration, Placement
 from drawbridge.dra.counted import list_some
 from drawbridge.finding import Finding
@@ -322,11 +324,22 @@ def _find_inactive(live: JSONObject, configuration: Configuration, about: str) -
 
 
 def find_uncalled(
-    kind: str, name: str, live: JSONObject | None, configuration: Configuration
+    kind: str,
+    name: str,
+    live: JSONObject | None,
+    configuration: Configuration,
+    namespaces: Mapping[str, Mapping[str, str]],
 ) -> Iterator[Finding]:
-    """Report why the API server may not call all webhooks of a webhook configuration."""
+    """Report why the API server may not call all webhooks of a webhook configuration.
+
+    `namespaces` are the labels by name, as far as they are known.
+    """
     if kind == KIND:
         yield from find_inactive(live, configuration)
+        # That the webhook requires the label is told already.
+        of_label = requires_namespace_label(live)
+        asked = {n: e for n, e in namespaces.items() if TRANSLATE_LABEL in e or not of_label}
+        yield from find_uncalled_namespaces(asked, configuration.scope, read_pod_webhook(live))
         yield from _find_missing(kind, name, live) if live else ()
     else:
         yield from _find_missing(kind, name, live)

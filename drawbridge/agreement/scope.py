@@ -9,12 +9,12 @@ import enum
 import hashlib
 import re
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from drawbridge.agreement.admission_codes import POD_LABEL_UNKNOWN, SCOPE_LABEL_UNKNOWN
-from drawbridge.agreement.webhook_selectors import selects_pod
+from drawbridge.agreement.webhook_selectors import PodWebhook
 from drawbridge.config.label_selectors import selector_matches
 from drawbridge.config.model import Scope
 from drawbridge.documents.paths import get_value
@@ -103,11 +103,11 @@ def decide_namespace_scope(
     name: str,
     labels: Mapping[str, str],
     scope: Scope,
-    webhook: Mapping[str, Any] | None = None,
+    webhook: PodWebhook | None = None,
 ) -> NamespaceScope:
     """Decide the mode of a namespace from its labels and the configuration.
 
-    `webhook` is the live webhook configuration: None if it is unknown, empty if there is none.
+    `webhook` is the live one for pods: None if it is unknown, without selectors if it is missing.
     """
     decided = _decide_by_rules(name, labels, scope)
     if decided.mode is not Mode.OFF and not _is_called(name, labels, {}, webhook):
@@ -140,7 +140,7 @@ def decide_pod_scope(
     labels: Mapping[str, str],
     pod: PodMetadata,
     scope: Scope,
-    webhook: Mapping[str, Any] | None = None,
+    webhook: PodWebhook | None = None,
 ) -> PodScope:
     """Decide the mode of a pod: that of its namespace, or OFF if a rule leaves the pod out.
 
@@ -161,11 +161,11 @@ def _is_called(
     namespace: str,
     labels: Mapping[str, str],
     pod_labels: Mapping[str, str],
-    webhook: Mapping[str, Any] | None,
+    webhook: PodWebhook | None,
 ) -> bool:
     # The API server sets this label; a file may lack it.
     every = {_NAME_LABEL: namespace, **labels}
-    return webhook is None or selects_pod(webhook, every, pod_labels)
+    return webhook is None or webhook.selects(every, pod_labels)
 
 
 def is_included(namespace: str, pod: PodMetadata, scope: Scope) -> bool:

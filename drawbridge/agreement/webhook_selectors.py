@@ -37,35 +37,51 @@ class _WebhookConfiguration(msgspec.Struct, frozen=True):
     webhooks: tuple[_Webhook, ...] | None = None
 
 
-def find_pod_webhook(objects: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """Return the webhook configuration of Drawbridge among objects of files, if one is readable."""
+class PodWebhook(msgspec.Struct, frozen=True):
+    """The selectors of `pods.drawbridge.dev` for namespaces and pods; none if it is missing."""
+
+    selectors: tuple[tuple[LabelSelector, LabelSelector], ...] = ()
+
+    def selects(self, namespace_labels: Mapping[str, str], labels: Mapping[str, str]) -> bool:
+        """Return whether the API server calls the webhook for pods with these labels.
+
+        The match conditions do not count.
+        """
+        return any(
+            selector_matches(of_namespace, namespace_labels) and selector_matches(of_pod, labels)
+            for of_namespace, of_pod in self.selectors
+        )
+
+
+def read_pod_webhook(live: Mapping[str, Any] | None) -> PodWebhook:
+    """Read the selectors of a webhook configuration, which the API server has validated."""
+    return _read_selectors(msgspec.convert(live or {}, _WebhookConfiguration))
+
+
+def find_pod_webhook(objects: Iterable[Mapping[str, Any]]) -> PodWebhook | None:
+    """Return that of Drawbridge's webhook configuration among objects, if one can be read."""
     for value in objects:
         try:
             read = msgspec.convert(value, _WebhookConfiguration)
         except msgspec.ValidationError:
             continue
         if read.metadata.name == WEBHOOK_CONFIGURATION:
-            return value
+            return _read_selectors(read)
     return None
 
 
-def selects_pod(
-    live: Mapping[str, Any] | None, namespace_labels: Mapping[str, str], labels: Mapping[str, str]
-) -> bool:
-    """Return whether the API server calls `pods.drawbridge.dev` for pods with these labels.
-
-    The match conditions do not count. Without the webhook configuration, nothing is selected.
-    """
-    return any(
-        _matches(webhook.namespace_selector, namespace_labels)
-        and _matches(webhook.object_selector, labels)
-        for webhook in msgspec.convert(live or {}, _WebhookConfiguration).webhooks or ()
-        if webhook.name == POD_WEBHOOK
+def _read_selectors(read: _WebhookConfiguration) -> PodWebhook:
+    return PodWebhook(
+        tuple(
+            (_convert(each.namespace_selector), _convert(each.object_selector))
+            for each in read.webhooks or ()
+            if each.name == POD_WEBHOOK
+        )
     )
 
 
-def _matches(selector: _Selector | None, labels: Mapping[str, str]) -> bool:
-    # The API server has validated the selector, and accepts more keys than the configuration.
+def _convert(selector: _Selector | None) -> LabelSelector:
+    # The API server accepts more keys than the configuration.
     selector = selector or _Selector()
     requirements = (
         LabelRequirement(
@@ -78,4 +94,4 @@ def _matches(selector: _Selector | None, labels: Mapping[str, str]) -> bool:
     wanted = {
         LabelKey(key): LabelValue(text) for key, text in (selector.match_labels or {}).items()
     }
-    return selector_matches(LabelSelector(wanted, tuple(requirements)), labels)
+    return LabelSelector(wanted, tuple(requirements))

@@ -131,9 +131,7 @@ def compose_audit(  # noqa: PLR0913  # what decides, and what was read
     where = Where({each.name: each for each in objects.nodes}, of_nodes, plugins)
     sizes, most = find_sizes(future.facts), find_most(objects.nodes, objects.annotations)
     templates = Templates(objects.workloads)
-    decider = Decider(
-        *decide, configuration, future.facts, sizes, objects.claim_specs, most, templates
-    )
+    decider = Decider(*decide, configuration, future.facts, sizes, objects, most, templates)
     extended = {e.spec.extended_resource_name or "" for e in future.prediction.classes}
     charged = extended if gates.extended_resource else frozenset[str]()
     namespaces = tuple(_audit_namespaces(objects, decider, where, charged, progress))

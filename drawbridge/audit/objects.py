@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from drawbridge.agreement.scope import Mode
+from drawbridge.agreement.webhook_selectors import PodWebhook
 from drawbridge.documents.patch import Edit
 from drawbridge.documents.paths import Path, get_value
 from drawbridge.documents.values import Value
@@ -59,6 +60,7 @@ class AuditedObjects:
     # The nodes to which the volume of a claim is tied, by namespace and name of the claim.
     volumes: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
     stuck: tuple[Stuck, ...] = ()
+    webhook: PodWebhook | None = None  # of an installation; None if none is known
     unread: int = 0
     missing: tuple[str, ...] = ()
     of_a_time: bool = False

@@ -10,12 +10,19 @@ from typing import Final
 
 import msgspec
 
-from drawbridge.agreement.scope import find_root_owner, is_included, read_metadata
+from drawbridge.agreement.scope import (
+    Mode,
+    ScopeRule,
+    decide_pod_scope,
+    find_root_owner,
+    read_metadata,
+)
 from drawbridge.audit.demand import Sizes, count_devices
 from drawbridge.audit.model import Fate, PodDemand
 from drawbridge.audit.objects import (
     AdmissionDecision,
     AuditedNamespace,
+    AuditedObjects,
     Decide,
     namespace_of,
 )
@@ -28,6 +35,7 @@ from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.classes import is_implicit_name
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding, Severity, Trait, find_names
+from drawbridge.names import TRANSLATE_LABEL
 from drawbridge.report.plugin_units import count_units, served_by_class
 from drawbridge.report.pod_requests import describe_requests
 from drawbridge.translate.changes.queues import Mappings
@@ -48,7 +56,14 @@ _NAMES_NODE: Final = (
     " it by a nodeSelector on kubernetes.io/hostname."
 )
 _NOT_READ: Final = "not read"
-_OPTED_OUT: Final = "The pod opts out of the translation by its label, or the rollout has no part."
+# Why a pod is not translated, whatever the label of its namespace says.
+_LEFT_OUT: Final[Mapping[ScopeRule, str]] = {
+    ScopeRule.POD_LABEL: "The pod opts out of the translation by its label.",
+    ScopeRule.ROLLOUT: "The rollout (scope.rollout) leaves out the owner of the pod.",
+    ScopeRule.EXCLUDED: "The namespace is in scope.excludeNamespaces, so its label has no effect.",
+    ScopeRule.NOT_CALLED: "The selectors of the installed webhook leave the pod out, so the label"
+    " of its namespace has no effect.",
+}
 
 
 class PodOutcome(msgspec.Struct, frozen=True):
@@ -78,7 +93,7 @@ class Decider:
     configuration: Configuration
     facts: Facts  # after the migration
     sizes: Sizes
-    claims: Mapping[tuple[str, str, str], Value]
+    objects: AuditedObjects
     most: Mapping[str, int]  # units of each name that the plugin of one node can give one pod
     templates: Templates
     decided: dict[bytes, PodOutcome | None] = field(default_factory=dict)
@@ -89,8 +104,7 @@ class Decider:
         # Each pod has other devices, and alike pods are decided once.
         pod = as_created(pod)
         names_node = self._names_node(pod, namespace.name)
-        kept = _is_kept(pod, namespace, self.configuration)
-        key = essence_key(pod, namespace.name, kept, names_node)
+        key = essence_key(pod, namespace.name, self._find_rule(pod, namespace), names_node)
         if key is None:
             return self._decide_briefly(pod, namespace)
         if key not in self.decided:
@@ -134,8 +148,8 @@ class Decider:
             fate = Fate.TRANSLATED
         elif fate.goes and self._names_node(pod, namespace.name):
             fate, reasons = Fate.STAYS, (_NAMES_NODE,)
-        elif self._stays_kept(asked, fate) and _is_kept(pod, namespace, self.configuration):
-            fate, reasons = Fate.STAYS, (_OPTED_OUT,)
+        elif (rule := self._find_rule(pod, namespace)) and self._stays_kept(asked, fate):
+            fate, reasons = Fate.STAYS, (_LEFT_OUT[rule],)
         outcome = self._outcome(asked, after, asks, fate, reasons)
         if original is not None:
             demand = self._find_held(asked, own, outcome.demand)
@@ -186,6 +200,13 @@ class Decider:
         """Whether the template of a pod names its node, so that no scheduler allocates for it."""
         owner = find_root_owner(namespace, read_metadata(pod)).partition("/")[2]
         return bool(self.templates.find(namespace, owner).named_node)
+
+    def _find_rule(self, pod: Value, namespace: AuditedNamespace) -> ScopeRule | None:
+        """Return what leaves a pod out of the translation if its namespace has the label."""
+        labels = {**namespace.labels, TRANSLATE_LABEL: Mode.ENFORCE}
+        scope, webhook = self.configuration.scope, self.objects.webhook
+        mode, rule = decide_pod_scope(namespace.name, labels, read_metadata(pod), scope, webhook)
+        return rule if mode is Mode.OFF else None
 
     def _stays_kept(self, asked: Value, fate: Fate) -> bool:
         """Whether a pod that admission leaves alone keeps what it has, and may be created again."""
@@ -250,9 +271,9 @@ class Decider:
         namespace = namespace_of(pod)
         for claim in map(as_mapping, as_list(get_value(pod, ("spec", "resourceClaims")))):
             if name := claim.get("resourceClaimName"):
-                yield self.claims.get((_CLAIM, namespace, f"{name}"))
+                yield self.objects.claim_specs.get((_CLAIM, namespace, f"{name}"))
             elif name := claim.get("resourceClaimTemplateName"):
-                yield self.claims.get((_TEMPLATE, namespace, f"{name}"))
+                yield self.objects.claim_specs.get((_TEMPLATE, namespace, f"{name}"))
 
 
 def _add(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str, float]:
@@ -260,11 +281,6 @@ def _add(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str, f
     return {
         name: first.get(name, 0) + second.get(name, 0) for name in dict.fromkeys((*first, *second))
     }
-
-
-def _is_kept(pod: Value, namespace: AuditedNamespace, configuration: Configuration) -> bool:
-    """Whether the pod or the rollout keeps it out of the translation."""
-    return not is_included(namespace.name, read_metadata(pod), configuration.scope)
 
 
 def _describe(requests: PodRequests, decision: AdmissionDecision) -> tuple[str, ...]:

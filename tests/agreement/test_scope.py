@@ -15,6 +15,7 @@ from drawbridge.agreement.scope import (
     is_opted_out,
     is_rolled_out,
 )
+from drawbridge.agreement.webhook_selectors import PodWebhook, read_pod_webhook
 from drawbridge.config.label_selectors import selector_matches
 from drawbridge.config.model import LabelRequirement, LabelSelector, Operator, Rollout, Scope
 from drawbridge.config.string_formats import LabelKey, LabelValue
@@ -193,9 +194,9 @@ def test_a_pod_that_is_not_rolled_out_is_off() -> None:
     assert decide_pod_scope("team", labels, pod, everyone).mode is Mode.ENFORCE
 
 
-def register(**selectors: YamlValue) -> dict[str, YamlValue]:
-    """Return a live webhook configuration with these selectors."""
-    return {"webhooks": [{"name": "pods.drawbridge.dev", **selectors}]}
+def register(**selectors: YamlValue) -> PodWebhook:
+    """Return a live webhook with these selectors."""
+    return read_pod_webhook({"webhooks": [{"name": "pods.drawbridge.dev", **selectors}]})
 
 
 EXCLUDING = {
@@ -210,13 +211,13 @@ EXCLUDING = {
     [
         (None, ScopeRule.NAMESPACE_LABEL),  # not known
         (register(), ScopeRule.NAMESPACE_LABEL),
-        ({}, ScopeRule.NOT_CALLED),  # not installed
+        (PodWebhook(), ScopeRule.NOT_CALLED),  # not installed
         (register(namespaceSelector=EXCLUDING), ScopeRule.NOT_CALLED),
         (register(objectSelector={"matchLabels": {"app": "other"}}), ScopeRule.NOT_CALLED),
     ],
 )
 def test_pods_that_the_api_server_does_not_send_are_off(
-    webhook: dict[str, YamlValue] | None, rule: ScopeRule
+    webhook: PodWebhook | None, rule: ScopeRule
 ) -> None:
     labels, pod = {TRANSLATE_LABEL: "enforce"}, PodMetadata(name="a")
     mode = Mode.OFF if rule is ScopeRule.NOT_CALLED else Mode.ENFORCE

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from drawbridge.agreement.webhook_selectors import selects_pod
+from drawbridge.agreement.webhook_selectors import read_pod_webhook
 from tests.tables import every_row
 
 LABEL = "drawbridge.dev/translate"
@@ -54,4 +54,4 @@ def test_the_api_server_calls_the_webhook_for(
     case: tuple[Any, dict[str, str], dict[str, str], bool],
 ) -> None:
     configuration, namespace_labels, labels, selected = case
-    assert selects_pod(configuration, namespace_labels, labels) is selected
+    assert read_pod_webhook(configuration).selects(namespace_labels, labels) is selected

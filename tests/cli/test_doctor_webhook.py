@@ -99,3 +99,32 @@ def test_a_missing_registration_is_an_error_while_namespaces_depend_on_it(tmp_pa
     assert diagnosis.codes == ["NameNotActive", "WebhookNotCalled"]
     without = doctor(tmp_path, "-o", "json", change=remove_and_opt_out)
     assert without.codes == ["NameNotActive"]
+
+
+def leave_out(*names: str) -> Callable[[FakeApi], None]:
+    """Return what lets the API server call no webhook for pods of these namespaces."""
+
+    def change(api: FakeApi) -> None:
+        live = registration(bundle(300))
+        requirements = live["webhooks"][0]["namespaceSelector"]["matchExpressions"]
+        requirement = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": names}
+        live["webhooks"][0]["namespaceSelector"]["matchExpressions"] = [*requirements, requirement]
+        api.put(live)
+        api.put(namespace("a-first", "enforce"))
+
+    return change
+
+
+def test_namespaces_that_the_webhook_leaves_out_are_named_and_not_tried(tmp_path: Path) -> None:
+    diagnosis = doctor(tmp_path, change=leave_out("a-first"))
+    assert "in scope, but not called for: a-first; the selectors of webhook" in diagnosis.out
+    assert "namespace team-a: translates" in diagnosis.out
+
+
+def test_without_a_namespace_that_the_webhook_is_called_for_it_is_not_tried(tmp_path: Path) -> None:
+    diagnosis = doctor(tmp_path, change=leave_out("a-first", "team-a"))
+    assert "in scope, but not called for: a-first, team-a; the selectors" in diagnosis.out
+    assert (
+        "the API server does not call the webhook for pods of any namespace in scope"
+        in diagnosis.out
+    )

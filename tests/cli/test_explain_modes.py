@@ -202,7 +202,7 @@ def test_the_policies_of_the_live_cluster_apply(tmp_path: Path) -> None:
 
 def test_without_the_webhook_configuration_the_remedy_is_to_install(tmp_path: Path) -> None:
     out = on_api(tmp_path, [read_yaml(LEGACY), NAMESPACE], "explain", "train", "-n", "team-a").out
-    assert "MutatingWebhookConfiguration drawbridge does not exist" in out
+    assert "webhook pods.drawbridge.dev is not registered" in out
     assert "Only then install Drawbridge, and create the pod again." in out
 
 

@@ -37,7 +37,7 @@ from drawbridge.config.model import (
 )
 from drawbridge.config.string_formats import DriverName, NetworkName, ObjectName, ResourceName
 from drawbridge.config.target import Target
-from drawbridge.names import GUARD_WEBHOOK, POD_WEBHOOK, WEBHOOK_CONFIGURATION
+from drawbridge.names import GUARD_WEBHOOK, POD_WEBHOOK, TRANSLATE_LABEL, WEBHOOK_CONFIGURATION
 from drawbridge.translate.interest import covers, derive_interest
 from tests.cluster.memory_store import MemoryStore
 from tests.controller.harness import FakeReporter
@@ -314,7 +314,13 @@ class Scene:
             store.before_write = partial(self._note_write, kind)
         self.deployment: dict[str, Any] | None = ROLLED_OUT
         self.reporter = FakeReporter()
-        webhooks = LiveWebhooks(self._read_mutating, self._read_validating, self._read_deployment)
+        self.namespaces: dict[str, dict[str, str]] = {}
+        webhooks = LiveWebhooks(
+            self._read_mutating,
+            self._read_validating,
+            self._read_deployment,
+            lambda: self.namespaces,
+        )
         self.reconciler = MatchConditionReconciler(
             self.stores, webhooks, lambda: USUAL, self.reporter
         )
@@ -365,6 +371,22 @@ def test_an_inactive_condition_is_reported_and_applied_once() -> None:
     assert scene.reconcile() == []
     assert len(scene.reporter.codes) == 1
     assert scene.reporter.gauges == {Gauge.MATCH_CONDITIONS_INACTIVE: 0}
+
+
+def test_namespaces_in_scope_that_the_webhook_leaves_out_are_reported_together() -> None:
+    scene = Scene(asks())
+    (stored,) = scene.stores[KIND].objects.values()
+    requirement = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["d"]}
+    selector = {"matchExpressions": [requirement]}
+    webhooks = [{**each, "namespaceSelector": selector} for each in stored["webhooks"]]
+    scene.stores[KIND].put({**stored, "webhooks": webhooks})
+    modes = {"a": "enforce", "b": "report", "c": "off", "d": "enforce"}
+    scene.namespaces = {name: {TRANSLATE_LABEL: mode} for name, mode in modes.items()}
+    scene.reconcile()
+    (told,) = scene.reporter.findings
+    assert told.code == "NameNotActive"
+    assert told.message.startswith("in scope, but not called for: a, b; the selectors of webhook")
+    assert scene.reporter.gauges == {Gauge.MATCH_CONDITIONS_INACTIVE: 1}
 
 
 def test_a_missing_configuration_is_reported_once_until_it_is_there_again() -> None:

@@ -82,7 +82,7 @@ def _is_sent(guarded: GuardedPod, recent: RecentInputs) -> bool:
     """Return whether all recent webhook configurations send such a pod."""
     labels = guarded.metadata.labels or {}
     return bool(recent.webhooks) and all(
-        webhook_selectors.selects_pod(webhook, guarded.namespace_labels, labels)
+        webhook_selectors.read_pod_webhook(webhook).selects(guarded.namespace_labels, labels)
         and _conditions_match(webhook, guarded.pod, recent.configurations)
         for webhook in recent.webhooks
     )
