@@ -1,8 +1,8 @@
 """Cache responses for pods, so that equal pods of one owner are translated once.
 
 The pods of an owner differ only in their name, their index, and the volume of their service account
-token. The cache key is the raw pod without these parts. Keys are compared byte for byte. A response
-that contains the name of a pod is cached for that name only. Entries and bytes are bounded.
+token. The cache key is the raw pod without these parts. Keys are compared byte for byte. Entries
+and bytes are bounded.
 """
 
 import re
@@ -42,11 +42,6 @@ class AnswerKey(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     kinds: tuple[NodeOffer, ...]  # of nodes like the one that the pod names
     metadata: bytes  # the joined fields of drawbridge.translate.essence
     spec: bytes
-    name: str = ""  # of a pod without an owner, if the response contains it
-
-    def with_name(self, name: str) -> "AnswerKey":
-        """Return the key for the pod with this name only."""
-        return self if name == self.name else replace(self, name=name)
 
     @property
     def size(self) -> int:
@@ -80,7 +75,7 @@ def build_key(  # noqa: PLR0913  # all but four by name
 
 def build_essence_key(own: AnswerKey, essence: Value) -> AnswerKey:
     """Build the key for all pods with the same essence."""
-    return replace(own, metadata=_ESSENCE, spec=msgspec.json.encode(essence), name="")
+    return replace(own, metadata=_ESSENCE, spec=msgspec.json.encode(essence))
 
 
 def _name_in_spec(metadata: RawPodMetadata) -> str:
@@ -135,21 +130,18 @@ class AnswerCache:
             self._entries.clear()
         self._inputs = (context, other_webhooks)
 
-    def get(self, key: AnswerKey, name: str = "") -> PodResponse | None:
-        """Return the response for a key, or for the pod with this name. Count a hit or a miss."""
-        response = self.find(key, name)
+    def get(self, key: AnswerKey) -> PodResponse | None:
+        """Return the response for a key. Count a hit or a miss."""
+        response = self.find(key)
         if response is None:
             self.misses += 1
         else:
             self.hits += 1
         return response
 
-    def find(self, key: AnswerKey, name: str) -> PodResponse | None:
+    def find(self, key: AnswerKey) -> PodResponse | None:
         """Return the response as `get` does. This is neither a hit nor a miss."""
-        response = self._entries.get(key)
-        if response is None and name:
-            response = self._entries.get(key.with_name(name))
-        return response
+        return self._entries.get(key)
 
     def put(self, key: AnswerKey, response: PodResponse, size: int) -> None:
         """Add a response of the given size in bytes. Evict the least recently used entries."""

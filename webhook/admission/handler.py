@@ -39,7 +39,6 @@ from webhook.admission.pod_answers import (
     CreatedPodRequest,
     PodAnswers,
 )
-from webhook.admission.pod_responses import make_options
 from webhook.admission.protocols import (
     ClusterView,
     PendingState,
@@ -56,7 +55,7 @@ from webhook.admission.replies import (
     reply_error,
     reply_malformed,
 )
-from webhook.admission.responses import ALLOWED, Decided, respond
+from webhook.admission.responses import ALLOWED, Decided, ResponseOptions, respond
 from webhook.admission.templates import report_template
 from webhook.admission.tied_pods import find_unread_node, read_node
 
@@ -271,8 +270,7 @@ class AdmissionHandler:
             return reply_error(request, 400, _TOO_DEEP)
         findings = tuple(apply_policies(reported, context.configuration.findings))
         decided = Decided(findings=findings, patch=to_operations(edits))
-        options = make_options(request.name, request.namespace, Mode.ENFORCE)
-        response = respond(decided, options)
+        response = respond(decided, ResponseOptions())
         if edits and not decided.is_denied:  # counted as what it is: nothing new is translated
             response = msgspec.structs.replace(response, outcome="allowed")
         return compose_reply(request, response)

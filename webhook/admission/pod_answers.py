@@ -37,12 +37,17 @@ from webhook.admission.pod_responses import (
     PodResponse,
     compose_audit,
     compose_response,
-    make_options,
 )
 from webhook.admission.pods import PodDecision
 from webhook.admission.protocols import ClusterView
 from webhook.admission.replies import Reply, compose_reply
-from webhook.admission.responses import ALLOWED, Decided, PartialResponse, respond
+from webhook.admission.responses import (
+    ALLOWED,
+    Decided,
+    PartialResponse,
+    ResponseOptions,
+    respond,
+)
 from webhook.admission.tied_pods import find_kinds
 
 OPT_OUT: Final = TRANSLATE_LABEL.encode()
@@ -121,9 +126,8 @@ class PodAnswers:
         """Compose the reply for a pod of which a template cannot be used."""
         decision, context = answered.decision, pod_request.context
         more, edits = self._check_limits(decision, pod_request)
-        options = make_options("", pod_request.request.namespace, Mode.ENFORCE)
         response = compose_response(
-            decision, options, context.facts_digest, (*findings, *more), edits
+            decision, Mode.ENFORCE, context.facts_digest, (*findings, *more), edits
         )
         return _compose_audited(pod_request, response, decision, answered.subject)
 
@@ -143,17 +147,14 @@ class PodAnswers:
             queue=queue,
             kinds=find_kinds(bytes(pod.spec), context, self._cluster),
         )
-        name = "" if pod.metadata.owner_references else pod.metadata.name
-        cached = self._cache.get(key, name)
+        cached = self._cache.get(key)
         if cached is not None:
             return cached
         value = review.decode_review_object(pod_request.call.body)
         if isinstance(value, Malformed):
             return value
-        cached = self._briefs.run(
-            namespace, lambda: self._compose_new(value, key.with_name(name), pod_request)
-        )
-        self._add_to_cache(key, name, cached)
+        cached = self._briefs.run(namespace, lambda: self._compose_new(value, key, pod_request))
+        self._add_to_cache(key, cached)
         return cached
 
     def _compose_new(
@@ -168,17 +169,15 @@ class PodAnswers:
             own = msgspec.structs.replace(own, kinds=())
         return self._compose_for_essence(reduce_to_essence(pod), own, placed, others)
 
-    def _add_to_cache(self, key: AnswerKey, name: str, cached: PodResponse) -> None:
-        """Cache a response. If it contains the name of the pod, cache it for that name only."""
-        own = key.with_name(name) if cached.response.has_command else key
-        self._cache.put(own, cached, 2 * len(cached.response.tail))
+    def _add_to_cache(self, key: AnswerKey, cached: PodResponse) -> None:
+        self._cache.put(key, cached, 2 * len(cached.response.tail))
 
     def _compose_for_essence(
         self, essence: Value, own: AnswerKey, context: TranslationContext, others: Sequence[Finding]
     ) -> PodResponse:
         """Return the response for all pods with the same essence."""
         key = answer_cache.build_essence_key(own, essence)
-        cached = self._cache.find(key, own.name)
+        cached = self._cache.find(key)
         if cached is not None:
             return cached
         summaries = self._summaries[context.configuration.placement]
@@ -192,13 +191,13 @@ class PodAnswers:
             kinds=own.kinds,
         )
         if decision.edits or decision.is_denied:
-            about = (*decision.findings, *apply_policies(others, context.configuration.findings))
+            told = apply_policies(others, context.configuration.findings)
+            about = (*told, *decision.findings)
             decision = msgspec.structs.replace(decision, findings=about)
-        options = make_options(own.name, own.namespace, Mode(own.mode))
         depends_on_namespace = bool(decision.edits) and not decision.is_denied
-        response = compose_response(decision, options, context.facts_digest)
+        response = compose_response(decision, Mode(own.mode), context.facts_digest)
         cached = PodResponse(decision, response, depends_on_namespace)
-        self._add_to_cache(key, own.name, cached)
+        self._add_to_cache(key, cached)
         return cached
 
     def _get_interest(self, context: TranslationContext) -> Interest:
@@ -218,8 +217,7 @@ class PodAnswers:
         findings += _check_metadata(pod, decision, pod_request)
         if not findings and not edits:
             return cached.response
-        options = make_options("", pod_request.request.namespace, pod_request.mode)
-        return compose_response(decision, options, digest, findings, edits)
+        return compose_response(decision, pod_request.mode, digest, findings, edits)
 
     def _check_limits(
         self, decision: PodDecision, pod_request: CreatedPodRequest
@@ -257,8 +255,7 @@ class PodAnswers:
         name, namespace = pod_request.request.namespace, pod_request.namespace
         guarded = GuardedPod(value, metadata, name, namespace.labels, namespace.admin_access)
         findings = guard.judge_pod(guarded, decision, context, self._cluster.recent_inputs())
-        options = make_options(pod.metadata.name, name, Mode.ENFORCE)
-        return respond(Decided(findings=findings), options)
+        return respond(Decided(findings=findings), ResponseOptions())
 
 
 def _compose_audited(

@@ -34,28 +34,19 @@ class PodResponse(msgspec.Struct, frozen=True):
     depends_on_namespace: bool = False  # whether limits and quotas can change the response
 
 
-def build_command(name: str, namespace: str, mode: Mode) -> str:
-    """Return the line with the command that prints all findings."""
-    pod = f"{name or 'POD'} -n {namespace}"
-    if mode is Mode.REPORT:
-        # Without nodeName: `drawbridge translate` leaves scheduled pods unchanged.
-        manifest = f"kubectl get pod {pod} -o yaml | grep -v nodeName:"
-        return f"details: {manifest} | drawbridge translate -f - --context"
-    return f"details: kubectl drawbridge explain {pod}"
-
-
 def compose_response(
     decision: PodDecision,
-    options: ResponseOptions,
+    mode: Mode,
     digest: str = "",
     more_findings: Iterable[Finding] = (),
     more_edits: Iterable[Edit] = (),
 ) -> PartialResponse:
     """Compose the response to a decision, with findings and edits that the namespace adds.
 
+    These findings are told first: the command that the last line names does not print them.
     `digest` is the hash of the facts.
     """
-    becomes = "would be translated" if options.mode is Mode.REPORT else "translated"
+    becomes = "would be translated" if mode is Mode.REPORT else "translated"
     audit = {}
     if decision.templates:
         audit["templates"] = ",".join(each.name for each in decision.templates)
@@ -63,13 +54,13 @@ def compose_response(
         audit["facts"] = digest
     is_asked = PodVerdict.LEFT if decision.asked else None
     decided = Decided(
-        findings=(*decision.findings, *more_findings),
+        findings=(*more_findings, *decision.findings),
         lines=[f"{becomes}: {each}" for each in decision.lines],
         patch=[*decision.operations, *to_operations(more_edits)] if decision.edits else (),
         audit=audit,
         verdict=PodVerdict.TRANSLATED if decision.edits else is_asked,
     )
-    return respond(decided, options)
+    return respond(decided, ResponseOptions(mode))
 
 
 def compose_audit(
@@ -82,11 +73,6 @@ def compose_audit(
     changes = (verdict is PodVerdict.TRANSLATED and decision.lines) or unchanged
     shown = tuple(shorten(each) for each in islice(changes, _MAX_CHANGES))
     return AuditRecord(verdict, mode, sanitize(owner, _MAX_OWNER), shown)
-
-
-def make_options(name: str, namespace: str, mode: Mode) -> ResponseOptions:
-    """Return the options of a response about the pod with this name."""
-    return ResponseOptions(mode, build_command(name, namespace, mode))
 
 
 class AuditedPod(NamedTuple):

@@ -16,7 +16,12 @@ from drawbridge.agreement.scope import Mode
 from drawbridge.documents.values import Value
 from drawbridge.dra import quota_codes
 from drawbridge.finding import Finding, Severity, Trait, find_names
-from drawbridge.process.review import Denial, compose_allowed, compose_denied
+from drawbridge.process.review import (
+    AdmissionRequest,
+    Denial,
+    compose_allowed,
+    compose_denied,
+)
 
 MAX_WARNING: Final = 256
 # The API server truncates the warnings of all webhooks at 4096 characters in total.
@@ -26,7 +31,7 @@ _MAX_REASON: Final = 8192
 _FORBIDDEN: Final = find_names(
     (admission_codes.CODES, quota_codes.CODES), Trait.DEPENDS_ON_NAMESPACE
 )
-# A denied object does not exist, so the command reads a file.
+# What prints all findings about an object that does not exist, or that admission has changed.
 FILE_COMMAND: Final = "details: drawbridge translate -f FILE --context"
 
 
@@ -69,7 +74,7 @@ class ResponseOptions(msgspec.Struct, frozen=True):
     """
 
     mode: Mode = Mode.ENFORCE
-    command: str = ""
+    command: str = FILE_COMMAND
     file_command: str = FILE_COMMAND
 
 
@@ -79,7 +84,6 @@ class PartialResponse(msgspec.Struct, frozen=True):
     tail: bytes  # the part of the response that follows the uid
     outcome: str
     codes: tuple[str, ...] = ()
-    has_command: bool = False  # whether it contains the command, and so the name of the pod
     verdict: PodVerdict | None = None  # None if the pod asks for nothing
 
 
@@ -118,8 +122,7 @@ def _report(decided: Decided, options: ResponseOptions) -> PartialResponse | Non
         return PartialResponse(compose_allowed(), "allowed", verdict=verdict)
     warnings = select_warnings(lines, findings, options.command)
     tail = compose_allowed((), warnings, _audit("reported", decided.codes))
-    is_last = _ends_with_command(warnings, options)
-    return PartialResponse(tail, "reported", decided.codes, is_last, verdict)
+    return PartialResponse(tail, "reported", decided.codes, verdict)
 
 
 def _patch(decided: Decided, options: ResponseOptions) -> PartialResponse | None:
@@ -131,16 +134,27 @@ def _patch(decided: Decided, options: ResponseOptions) -> PartialResponse | None
     tail = compose_allowed(
         decided.patch, warnings, {**_audit("translated", codes), **decided.audit}
     )
-    is_last = _ends_with_command(warnings, options)
-    return PartialResponse(tail, "translated", codes, is_last, decided.verdict)
+    return PartialResponse(tail, "translated", codes, decided.verdict)
 
 
 def _warn(decided: Decided, options: ResponseOptions) -> PartialResponse:
     """Allow the object unchanged, with warnings."""
     warnings = select_warnings(decided.lines, decided.findings, options.command)
     tail = compose_allowed((), warnings, _audit("", decided.codes))
-    is_last = _ends_with_command(warnings, options)
-    return PartialResponse(tail, "allowed", decided.codes, is_last, decided.verdict)
+    return PartialResponse(tail, "allowed", decided.codes, decided.verdict)
+
+
+def compose_command(request: AdmissionRequest, program: str) -> str:
+    """Return the line with the command that prints all findings about an object.
+
+    It reads a file unless the object will exist with this name.
+    """
+    if not request.name or request.dry_run:
+        return f"details: {program} -f FILE --context"
+    kind = f"{request.kind.kind.lower()}{f'.{request.kind.group}' if request.kind.group else ''}"
+    inside = f" -n {request.namespace}" if request.namespace else ""
+    get = f"kubectl get {kind} {request.name}{inside} -o yaml"
+    return shorten(f"details: {get} | {program} -f - --context")
 
 
 def tell_later(decided: Decided, command: str) -> PartialResponse:
@@ -155,10 +169,6 @@ def tell_later(decided: Decided, command: str) -> PartialResponse:
     audit = {"outcome": "reported", "findings": ",".join(decided.codes)}
     tail = compose_allowed((), list(dict.fromkeys([*selected, command])), audit)
     return PartialResponse(tail, "reported", decided.codes)
-
-
-def _ends_with_command(warnings: Sequence[str], options: ResponseOptions) -> bool:
-    return bool(warnings) and warnings[-1] == shorten(options.command)
 
 
 def _audit(outcome: str, codes: tuple[str, ...]) -> dict[str, str]:

@@ -33,8 +33,8 @@ from webhook.admission.responses import (
     Decided,
     PartialResponse,
     ResponseOptions,
+    compose_command,
     respond,
-    shorten,
     tell_later,
 )
 
@@ -90,7 +90,8 @@ def review_workload(
     if denied and len(denied) == len(all_places) and mode is Mode.ENFORCE and is_certain:
         return respond(Decided(findings=findings), ResponseOptions())
     lines = list(_describe_claims((one for _, one in decisions), mode))
-    return tell_later(Decided(findings=findings, lines=lines), _build_command(request))
+    command = compose_command(request, "drawbridge translate")
+    return tell_later(Decided(findings=findings, lines=lines), command)
 
 
 def _decide(place: Place, namespace: str, context: WorkloadContext, queue: str) -> PodDecision:
@@ -154,10 +155,3 @@ def has_same_pods(request: AdmissionRequest, new: Value) -> bool:
     return len(before) == len(after) and all(
         equal_json(one.pod, other.pod) for one, other in zip(before, after, strict=True)
     )
-
-
-def _build_command(request: AdmissionRequest) -> str:
-    kind = request.kind.kind.lower()
-    group = f".{request.kind.group}" if request.kind.group else ""
-    get = f"kubectl get {kind}{group} {request.name or 'NAME'} -n {request.namespace} -o yaml"
-    return shorten(f"details: {get} | drawbridge translate -f - --context")

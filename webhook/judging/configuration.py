@@ -33,5 +33,5 @@ def review_configuration(body: bytes) -> Reply:
     except UNDECODABLE as error:
         return reply_error(request, 400, f"the ConfigMap cannot be decoded: {error}")
     findings = read_offered(config_map).findings
-    options = ResponseOptions(file_command=FILE_COMMAND)
+    options = ResponseOptions(command=FILE_COMMAND, file_command=FILE_COMMAND)
     return compose_reply(request, respond(Decided(findings=findings), options))

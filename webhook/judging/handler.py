@@ -19,7 +19,7 @@ from webhook.admission.replies import (
     reply_malformed,
     reply_unreviewed,
 )
-from webhook.admission.responses import ALLOWED, Decided, ResponseOptions, respond, shorten
+from webhook.admission.responses import ALLOWED, Decided, ResponseOptions, compose_command, respond
 
 # How long a judgement may take if the request has no timeout.
 _TIMEOUT: Final = 2.0
@@ -105,15 +105,5 @@ class JudgeHandler:
             return reply_unreviewed(request, _BUSY)
         except JudgeLimitError as error:
             return reply_unreviewed(request, f"{_UNJUDGED}: {error}")
-        options = ResponseOptions(mode, _build_command(request), _FILE_COMMAND)
+        options = ResponseOptions(mode, compose_command(request, "drawbridge check"), _FILE_COMMAND)
         return compose_reply(request, respond(Decided(findings=findings), options))
-
-
-def _build_command(request: AdmissionRequest) -> str:
-    """Return the command that prints all findings about an object that exists."""
-    if not request.name or request.dry_run:
-        return _FILE_COMMAND
-    kind = f"{request.kind.kind.lower()}{f'.{request.kind.group}' if request.kind.group else ''}"
-    inside = f" -n {request.namespace}" if request.namespace else ""
-    get = f"kubectl get {kind} {request.name}{inside} -o yaml"
-    return shorten(f"details: {get} | drawbridge check -f - --context")
