@@ -357,3 +357,10 @@ def test_any_tag_is_a_string(tag: str, tmp_path: Path) -> None:
     for spec in specs:
         assert spec["containers"][0]["image"] == f"drawbridge:{tag}"
         assert spec["priorityClassName"] == "1"
+
+
+@pytest.mark.parametrize("namespace", ["default", "drawbridge-system"])
+def test_who_installs_in_default_is_told_that_its_label_has_no_effect(namespace: str) -> None:
+    words = ("install", "drawbridge", CHART, "-n", namespace, "--dry-run=client")
+    notes = rendering.run("helm", *words).partition("NOTES:")[2]
+    assert ("No pod of the namespace default is translated" in notes) is (namespace == "default")
