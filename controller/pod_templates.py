@@ -29,9 +29,8 @@ from drawbridge.foreign_json import UNDECODABLE
 from drawbridge.names import FACTS_ANNOTATION, ORIGINAL_ANNOTATION, PLACEMENT_LABEL
 from drawbridge.translate.changes.patch import list_inputs
 from drawbridge.translate.changes.template import ClaimTemplate
-from drawbridge.translate.context import Translation, TranslationContext
+from drawbridge.translate.context import TranslationContext
 from drawbridge.translate.pods import translate
-from drawbridge.translate.tied_node import list_possible_kinds
 
 # A tenant writes the annotation and any number of claims. A digest has 71 characters.
 _MAX_SHOWN: Final = 80
@@ -60,12 +59,14 @@ def rebuild_templates(
     for context in contexts:
         policies, refused = context.configuration.findings, list[Value]()
         for given in inputs:
-            accepted, errors = _translate(given, context, pod.namespace, admin_access=admin_access)
-            if not accepted:
-                refusals.append(errors[0])
+            translation = translate(given, context, pod.namespace, admin_access=admin_access)
+            # Other errors leave no templates.
+            mild = (e for e in translation.findings if e.severity is not Severity.ERROR)
+            if error := _find_error(apply_policies(mild, policies)):
+                refusals.append(error)
                 refused.append(given)
                 continue
-            templates |= {one.name: one for each in accepted for one in each.templates}
+            templates |= {each.name: each for each in translation.templates}
             if missing <= templates.keys():
                 excess = _check_quotas(pod, templates, quotas)
                 if error := _find_error(apply_policies(excess, policies)):
@@ -76,25 +77,6 @@ def rebuild_templates(
     if refusals:
         return _describe_refused(pod.value, missing, refusals[0])
     return _describe_unknown(pod.value, missing)
-
-
-def _translate(
-    given: Value, context: TranslationContext, namespace: str, *, admin_access: bool
-) -> tuple[list[Translation], list[Finding]]:
-    """Return the translations of a pod that no policy refuses, and the refusals of others.
-
-    There are several if the pod is for one node: admission knew what this node offered.
-    """
-    accepted, refusals = list[Translation](), list[Finding]()
-    for kinds in list_possible_kinds(given, context.facts):
-        translation = translate(given, context, namespace, admin_access=admin_access, kinds=kinds)
-        # Other errors leave no templates.
-        mild = (e for e in translation.findings if e.severity is not Severity.ERROR)
-        if error := _find_error(apply_policies(mild, context.configuration.findings)):
-            refusals.append(error)
-        else:
-            accepted.append(translation)
-    return accepted, refusals
 
 
 def _find_error(findings: Iterable[Finding]) -> Finding | None:

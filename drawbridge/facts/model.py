@@ -308,12 +308,6 @@ class Facts(FactsPart, frozen=True, dict=True):  # for the cached properties
         return bool(self.offers) and "offers" not in self.omitted
 
     @functools.cached_property
-    def is_mixed(self) -> bool:
-        """Whether drivers offer devices, and device plugins serve names on some nodes only."""
-        drivers_offer = any(each.classes for each in self.offers)
-        return self.knows_offers and drivers_offer and len({each.names for each in self.offers}) > 1
-
-    @functools.cached_property
     def offers_by_frequency(self) -> tuple[NodeOffer, ...]:
         """The offers, those of most nodes first."""
         return tuple(sorted(self.offers, key=lambda each: -each.nodes))
@@ -342,34 +336,22 @@ class Facts(FactsPart, frozen=True, dict=True):  # for the cached properties
             return True
         return any(not each.dual and set(classes) <= set(each.classes) for each in self.offers)
 
-    def on_nodes(self, offers: Sequence[NodeOffer]) -> "Facts":
-        """Return the facts of a cluster that has only nodes with these offers."""
-        classes = {name for each in offers for name in each.classes}
-        names = {name for each in offers for name in each.names}
+    def narrowed(self, offer: NodeOffer) -> "Facts":
+        """Return the facts of a cluster that has only nodes with this offer."""
         return msgspec.structs.replace(
             self,
-            classes=tuple(
-                each
-                if each.name in classes
-                else msgspec.structs.replace(each, drivers=(), devices=0, owned=None, closed=False)
-                for each in self.classes
-            ),
+            classes=tuple(each for each in self.classes if each.name in offer.classes),
             names=tuple(
                 msgspec.structs.replace(
                     name,
                     # The class that takes precedence serves the name on every node, or none does.
-                    classes=name.classes if classes.issuperset(name.classes[:1]) else (),
-                    nodes=name.nodes if name.name in names else 0,
+                    classes=name.classes if set(name.classes[:1]) <= set(offer.classes) else (),
+                    nodes=name.nodes if name.name in offer.names else 0,
                 )
                 for name in self.names
             ),
-            offers=tuple(offers),
+            offers=(offer,),
         )
-
-    def narrowed(self, offer: NodeOffer) -> "Facts":
-        """Return the facts of a cluster that has only nodes with this offer, and their classes."""
-        classes = tuple(each for each in self.classes if each.name in offer.classes)
-        return msgspec.structs.replace(self.on_nodes([offer]), classes=classes)
 
     @functools.cached_property
     def plugin_resources(self) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import msgspec
 from drawbridge.config.model import Configuration
 from drawbridge.documents.paths import Path, get_value
 from drawbridge.documents.values import Value, as_mapping
-from drawbridge.facts.model import Facts, NodeOffer
+from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding, Severity
 from drawbridge.translate.changes.patch import restore_original
 from drawbridge.translate.changes.queues import charge_to_queue
@@ -30,7 +30,6 @@ class PodInput(NamedTuple):
     namespace: str
     admin_access: bool | None
     queue: str = ""
-    kinds: tuple[NodeOffer, ...] = ()  # of the nodes like the one that the pod is for
 
 
 class OriginalRequests(NamedTuple):
@@ -92,7 +91,7 @@ def find_left(
         return {}
     asks = original.requests.asks
     admin = check_admin_access(asks, configuration, labelled=given.admin_access)
-    decided = decide_for_one_node(PodAsks(asks, admin, kinds=given.kinds), facts, configuration)
+    decided = decide_for_one_node(PodAsks(asks, admin), facts, configuration)
     return {} if decided.refused else _list_amounts(original.pod, decided.left)
 
 

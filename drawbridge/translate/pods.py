@@ -13,7 +13,6 @@ import msgspec
 from drawbridge.config.model import Configuration, Placement
 from drawbridge.documents.patch import EditError, apply_edits
 from drawbridge.documents.values import Value
-from drawbridge.facts.model import NodeOffer
 from drawbridge.finding import Finding, Severity, Trait, find_names
 from drawbridge.names import FACTS_ANNOTATION, PLACEMENT_LABEL
 from drawbridge.translate import essence
@@ -94,7 +93,6 @@ def translate(  # noqa: PLR0913  # all but three by name
     admin_access: bool | None = None,
     queue: str = "",
     default_queue: str | None = None,
-    kinds: tuple[NodeOffer, ...] = (),
 ) -> Translation:
     """Translate a pod or a pod template; accepts any JSON value.
 
@@ -102,8 +100,7 @@ def translate(  # noqa: PLR0913  # all but three by name
     whether the namespace has the label that allows admin access, by default as in the context. The
     context also has the placement of namespaces whose labels are known. `queue` is that of a job
     that Kueue charges by the claims of its template; a pod names its own. `default_queue` is that
-    of the namespace for pods without a queue, by default as in the context. `kinds` are the offers
-    of nodes like the one that the pod is for; by default, the facts of all nodes decide.
+    of the namespace for pods without a queue, by default as in the context.
     Pods with the same essence share one cached translation.
     """
     if admin_access is None:
@@ -120,7 +117,6 @@ def translate(  # noqa: PLR0913  # all but three by name
             admin_access=admin_access,
             queue=queue,
             default_queue=default_queue,
-            kinds=kinds,
         )
         return _report_missing_scheduler(translation)
     if default_queue is None:
@@ -128,13 +124,13 @@ def translate(  # noqa: PLR0913  # all but three by name
     queue = queue or find_kueue_queue(pod, default_queue)
     key = (
         essence.essence_key(pod, namespace, admin_access, queue, context.is_manifest)
-        if context.translations is not None and not kinds
+        if context.translations is not None
         else None
     )
     cached = context.translations.get(key) if context.translations and key else None
     if cached is not None:
         return cached
-    translation = _translate_rest(PodInput(pod, namespace, admin_access, queue, kinds), context)
+    translation = _translate_rest(PodInput(pod, namespace, admin_access, queue), context)
     if context.translations is not None and key is not None:
         context.translations.put(key, translation, cost=len(key))
     return translation
@@ -275,7 +271,7 @@ def _move_to_scheduler(
 def _resolve_asks(given: PodInput, asks: tuple[Ask, ...], context: TranslationContext) -> Outcome:
     """Resolve the asks of a pod, or return the cached outcome of equal asks."""
     admin = check_admin_access(asks, context.configuration, labelled=given.admin_access)
-    key = PodAsks(asks, admin, _read_original_asks(given, context), given.kinds)
+    key = PodAsks(asks, admin, _read_original_asks(given, context))
     try:
         cached = context.outcomes.get(key) if context.outcomes is not None else None
     except TypeError:  # the parameters of a network can be lists, which have no hash

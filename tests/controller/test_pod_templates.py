@@ -14,7 +14,7 @@ from drawbridge.config.model import Configuration, Decisions, LabelSelector, Own
 from drawbridge.config.string_formats import DriverName
 from drawbridge.documents.patch import apply_edits
 from drawbridge.documents.values import Value
-from drawbridge.facts.model import ClassFacts, Cluster, Facts, NodeOffer, ResourceFacts
+from drawbridge.facts.model import ClassFacts, Cluster, Facts, ResourceFacts
 from drawbridge.names import FACTS_ANNOTATION, PLACEMENT_LABEL
 from drawbridge.translate.context import TranslationContext, make_context
 from drawbridge.translate.pods import translate
@@ -64,40 +64,6 @@ def _serve(device_class: str) -> Facts:
 def _store(pod: Any) -> CachedObject[WatchedPod]:  # noqa: ANN401
     metadata = {**pod["metadata"], "namespace": "ml"}
     return MemoryStore(WatchedPod).put({**pod, "metadata": metadata})
-
-
-def test_a_template_is_rebuilt_by_what_the_node_of_the_pod_offered() -> None:
-    name, term = "rdma/hca", {"key": "metadata.name", "operator": "In", "values": ["n"]}
-    nics = NodeOffer(classes=("dra.net",))
-    facts = Facts(
-        classes=(ClassFacts("dra.net", drivers=("dra.net",), devices=1),),
-        names=(ResourceFacts(name, nodes=1),),
-        offers=(nics, NodeOffer(names=(name,))),
-    )
-    context = make_context(Configuration(), facts)
-    required = {"nodeSelectorTerms": [{"matchFields": [term]}]}
-    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
-    asked: Any = {
-        "metadata": {"name": "p"},
-        "spec": {
-            "affinity": affinity,
-            "containers": [{"name": "c", "resources": {"limits": {name: "1"}}}],
-        },
-    }
-    assert not translate(asked, context).templates
-    translation = translate(asked, context, kinds=(nics,))
-    (template,) = translation.templates
-    pod: Any = apply_edits(asked, translation.edits)
-    rebuilt = rebuild_templates(
-        _store(pod), frozenset([template.name]), [context], (), admin_access=False
-    )
-    assert isinstance(rebuilt, tuple), rebuilt
-    # A pod that other nodes can run was not decided by one.
-    del pod["spec"]["affinity"]
-    refused = rebuild_templates(
-        _store(pod), frozenset([template.name]), [context], (), admin_access=False
-    )
-    assert not isinstance(refused, tuple)
 
 
 @pytest.mark.parametrize("now", [_serve("small"), Facts()])

@@ -4,8 +4,7 @@ A case has `nodes`: for each node the names that a plugin advertises (`plugins`)
 `driver mode`, its `shape`, whether HAMi registers it, and whether it has the label of a `dual`
 node; `classes` with the names that they map; a `version` and `gates` that differ from its defaults;
 `open` lists the classes whose fleets are not closed. A pod has a list of `limits`, one for each
-container; `tied` is the only node that it can run on. `claims` are the classes of its requests,
-`codes` the findings.
+container. `claims` are the classes of its requests, `codes` the findings.
 """
 
 from pathlib import Path
@@ -14,12 +13,11 @@ from drawbridge.config.model import Configuration, Fleet
 from drawbridge.documents.patch import apply_edits
 from drawbridge.dra.gates import Gates, gates_of_version
 from drawbridge.dra.nodes import Node
-from drawbridge.facts.alike import SeenNode, find_alike
 from drawbridge.facts.gather import FactsInput, gather_facts
-from drawbridge.facts.model import Facts, NodeOffer
+from drawbridge.facts.model import Facts
 from drawbridge.finding import Severity
 from drawbridge.names import DUAL_LABEL
-from drawbridge.translate.context import Translation, make_context
+from drawbridge.translate.context import make_context
 from drawbridge.translate.pods import translate
 from e2e.nodes.family import CLASSES
 from tests.facts import clusters
@@ -59,21 +57,6 @@ def facts(case: YamlValue) -> Facts:
     return gather_facts(objects, Configuration(fleet=open_), gates(case)).facts
 
 
-def kinds(case: YamlValue, by: Facts) -> tuple[NodeOffer, ...]:
-    """Return the kinds of nodes of a pod that is tied to one."""
-    if "tied" not in case:
-        return ()
-    described = case["nodes"].get(case["tied"], {})
-    drivers = frozenset(words.split()[0] for words in described.get("slices", []))
-    seen = SeenNode(node(case["tied"], described), drivers)
-    return find_alike(seen, by, Configuration().legacy)
-
-
-def translate_case(case: YamlValue, given: YamlValue) -> Translation:
-    by = facts(case)
-    return translate(given, make_context(Configuration(), by), kinds=kinds(case, by))
-
-
 def pod(case: YamlValue) -> YamlValue:
     containers = [
         {"name": f"c{number}", "resources": {"limits": limits}}
@@ -87,13 +70,14 @@ def pod(case: YamlValue) -> YamlValue:
 
 @every_row("case", CASES, ids=lambda case: case["name"])
 def test_a_second_translation_changes_nothing(case: YamlValue) -> None:
-    once = apply_edits(pod(case), translate_case(case, pod(case)).edits)
-    assert translate_case(case, once).edits == ()
+    context = make_context(Configuration(), facts(case))
+    once = apply_edits(pod(case), translate(pod(case), context).edits)
+    assert translate(once, context).edits == ()
 
 
 @every_row("case", CASES, ids=lambda case: case["name"])
 def test_a_pod_is_left_only_to_what_serves_it(case: YamlValue) -> None:
-    translated = translate_case(case, pod(case))
+    translated = translate(pod(case), make_context(Configuration(), facts(case)))
     requests: list[YamlValue] = [
         request
         for template in translated.templates

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.documents.values import Value
-from drawbridge.facts.model import NodeOffer
 from webhook.admission.created_pod import RawPod, RawPodMetadata
 from webhook.admission.namespace_scopes import NamespaceDecision
 from webhook.admission.pod_responses import PodResponse
@@ -39,7 +38,6 @@ class AnswerKey(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     admin_access: bool
     placement: str
     queue: str  # the default one of the namespace
-    kinds: tuple[NodeOffer, ...]  # of nodes like the one that the pod names
     metadata: bytes  # the joined fields of drawbridge.translate.essence
     spec: bytes
 
@@ -52,24 +50,18 @@ class AnswerKey(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
 _ESSENCE: Final = b"essence"  # no pod has this metadata
 
 
-def build_key(  # noqa: PLR0913  # all but four by name
-    pod: RawPod,
-    raw_metadata: bytes,
-    name: str,
-    namespace: NamespaceDecision,
-    *,
-    queue: str = "",
-    kinds: tuple[NodeOffer, ...] = (),
+def build_key(
+    pod: RawPod, raw_metadata: bytes, name: str, namespace: NamespaceDecision, queue: str = ""
 ) -> AnswerKey:
     """Build the key of a pod with this joined metadata in a namespace with this name.
 
-    `queue` is the default queue of the namespace, and `kinds` what nodes like its own offer.
+    `queue` is the default queue of the namespace.
     """
     metadata, own_name, raw = pod.metadata, "", raw_metadata
     if metadata.owner_references:
         raw, own_name = _clear_index(raw), _name_in_spec(metadata)
     spec = _normalize_spec(bytes(pod.spec), own_name)
-    decided = (namespace.mode, namespace.admin_access, namespace.placement, queue, kinds)
+    decided = (namespace.mode, namespace.admin_access, namespace.placement, queue)
     return AnswerKey(name, *decided, raw, spec)
 
 

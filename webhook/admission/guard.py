@@ -2,8 +2,8 @@
 
 The API server never calls a webhook for the first time when it reinvokes webhooks. It therefore
 does not send a pod to which a later webhook adds the first device request. Replicas may use
-different configurations, facts and conditions for a short time, and see the node of a pod
-differently. The guard denies a pod only if it would have been translated with all of them.
+different configurations, facts and conditions for a short time. The guard denies a pod only if it
+would have been translated with all of them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,12 +17,10 @@ from drawbridge.config.model import Configuration
 from drawbridge.config.placement import decide_placement
 from drawbridge.config.policy import apply_policies
 from drawbridge.documents.values import Value
-from drawbridge.facts.model import NodeOffer
 from drawbridge.finding import Finding, Severity
 from drawbridge.names import POD_WEBHOOK
 from drawbridge.translate.context import TranslationContext, add_observed_names
 from drawbridge.translate.interest import covers, derive_interest
-from drawbridge.translate.tied_node import list_possible_kinds
 from webhook.admission import pods
 from webhook.admission.claim_summary import ClaimSummaries
 from webhook.admission.pods import PodDecision
@@ -106,9 +104,8 @@ def _conditions_match(
 def _is_always_handled(guarded: GuardedPod, recent: RecentInputs) -> bool:
     """Return whether all recent inputs translate or deny the pod."""
     return bool(recent.configurations and recent.facts) and all(
-        _is_included(guarded, context.configuration) and _is_handled(guarded, context, kinds)
+        _is_included(guarded, context.configuration) and _is_handled(guarded, context)
         for context in _build_contexts(guarded, recent)
-        for kinds in list_possible_kinds(guarded.pod, context.facts)
     )
 
 
@@ -128,15 +125,12 @@ def _is_included(guarded: GuardedPod, configuration: Configuration) -> bool:
     return decided.mode is Mode.ENFORCE
 
 
-def _is_handled(
-    guarded: GuardedPod, context: TranslationContext, kinds: tuple[NodeOffer, ...]
-) -> bool:
+def _is_handled(guarded: GuardedPod, context: TranslationContext) -> bool:
     decision = pods.decide(
         guarded.pod,
         guarded.namespace,
         context,
         ClaimSummaries(),
         admin_access=guarded.admin_access,
-        kinds=kinds,
     )
     return bool(decision.edits) or decision.is_denied

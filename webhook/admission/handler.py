@@ -27,7 +27,6 @@ from webhook.admission.answer_cache import AnswerCache
 from webhook.admission.claim_summary import ClaimSummaries
 from webhook.admission.created_pod import RawPod
 from webhook.admission.namespace_scopes import (
-    KnownScopes,
     NamespaceDecision,
     NamespaceScopes,
     allow_out_of_scope,
@@ -57,7 +56,6 @@ from webhook.admission.replies import (
 )
 from webhook.admission.responses import ALLOWED, Decided, ResponseOptions, respond
 from webhook.admission.templates import report_template
-from webhook.admission.tied_pods import find_unread_node, read_node
 
 T = TypeVar("T")
 # How long to wait for a template if the request has no timeout.
@@ -73,7 +71,7 @@ class AdmissionHandler:
     """Handles reviews. All its state is cache.
 
     With `briefs`, what takes long is interrupted: a review, or waiting for its reply, raises
-    CutShort, and then it has no effect. In a copy of the process, it reads nothing.
+    CutShort, and then it has no effect. `scopes` decides about namespaces.
     """
 
     def __init__(
@@ -83,7 +81,7 @@ class AdmissionHandler:
         cache: AnswerCache,
         briefs: BriefRuns | None = None,
         *,
-        is_copy: bool = False,
+        scopes: NamespaceScopes | None = None,
     ) -> None:
         self._cluster = cluster
         self._templates = templates
@@ -94,8 +92,7 @@ class AdmissionHandler:
         self._quotas = ConfiguredQuotas()
         self._answers = PodAnswers(cluster, cache, self._briefs, self._summaries, self._quotas)
         # Scopes without a decision yet are empty.
-        self.scopes = KnownScopes(cluster) if is_copy else NamespaceScopes(cluster)
-        self._is_copy = is_copy
+        self.scopes = NamespaceScopes(cluster) if scopes is None else scopes
 
     def review_pod(self, body: bytes, seconds: float | None = None) -> Reply | PendingReply:
         """Handle the review of a pod. `seconds` is the time until the API server gives up."""
@@ -169,15 +166,7 @@ class AdmissionHandler:
             return reply_error(request, 400, excluded.why)
         if excluded:
             return compose_reply(request, ALLOWED)
-        node = find_unread_node(bytes(pod.spec), context, self._cluster)
-        if node and not self._is_copy:
-            return self._read_node(node, pod, pod_request)
         return self._translate(pod, pod_request)
-
-    async def _read_node(self, name: str, pod: RawPod, pod_request: CreatedPodRequest) -> Reply:
-        """Review a pod of a node that is not in memory."""
-        await read_node(name, self._cluster, pod_request.call.seconds)
-        return await await_reply(self._translate(pod, pod_request))
 
     async def review_workload(self, body: bytes, seconds: float | None = None) -> Reply:
         """Handle the review of an object that creates pods: warn or deny, but never change it."""

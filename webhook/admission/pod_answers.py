@@ -25,7 +25,6 @@ from drawbridge.translate.changes.patch import MAX_ANNOTATION_BYTES
 from drawbridge.translate.context import TranslationContext
 from drawbridge.translate.essence import reduce_to_essence
 from drawbridge.translate.interest import Interest, covers, derive_interest
-from drawbridge.translate.tied_node import find_tied_node
 from webhook.admission import answer_cache, created_pod, guard, pods
 from webhook.admission.answer_cache import AnswerCache, AnswerKey
 from webhook.admission.claim_summary import ClaimSummaries
@@ -48,7 +47,6 @@ from webhook.admission.responses import (
     ResponseOptions,
     respond,
 )
-from webhook.admission.tied_pods import find_kinds
 
 OPT_OUT: Final = TRANSLATE_LABEL.encode()
 
@@ -140,12 +138,7 @@ class PodAnswers:
         namespace = pod_request.request.namespace
         queue = self._cluster.default_queue(namespace)
         key = answer_cache.build_key(
-            pod,
-            pod_request.metadata,
-            namespace,
-            pod_request.namespace,
-            queue=queue,
-            kinds=find_kinds(bytes(pod.spec), context, self._cluster),
+            pod, pod_request.metadata, namespace, pod_request.namespace, queue
         )
         cached = self._cache.get(key)
         if cached is not None:
@@ -165,8 +158,6 @@ class PodAnswers:
             return PodResponse(PodDecision(), ALLOWED)
         placed = context.placed(pod_request.namespace.placement)
         others = self._cluster.other_webhooks()
-        if own.kinds and not find_tied_node(pod):
-            own = msgspec.structs.replace(own, kinds=())
         return self._compose_for_essence(reduce_to_essence(pod), own, placed, others)
 
     def _add_to_cache(self, key: AnswerKey, cached: PodResponse) -> None:
@@ -188,7 +179,6 @@ class PodAnswers:
             summaries,
             admin_access=own.admin_access,
             queue=own.queue,
-            kinds=own.kinds,
         )
         if decision.edits or decision.is_denied:
             told = apply_policies(others, context.configuration.findings)

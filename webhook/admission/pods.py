@@ -18,7 +18,7 @@ from drawbridge.documents.patch import Edit, apply_edits
 from drawbridge.documents.values import Value
 from drawbridge.dra.device_quotas import Charge, add_charges
 from drawbridge.dra.resource_quotas import ResourceQuota
-from drawbridge.facts.model import Facts, NodeOffer
+from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding, Severity
 from drawbridge.translate.changes.patch import check_annotation_size, list_inputs
 from drawbridge.translate.changes.queues import Mappings
@@ -80,19 +80,13 @@ def decide(  # noqa: PLR0913  # all but four by name
     *,
     admin_access: bool,
     queue: str = "",
-    kinds: tuple[NodeOffer, ...] = (),
 ) -> PodDecision:
     """Translate a pod. `admin_access` is whether the namespace allows admin access.
 
-    `queue` is the default queue of Kueue of the namespace. `kinds` are the offers of nodes like the
-    one that the pod is for; by default, the facts of all nodes decide.
+    `queue` is the default queue of Kueue of the namespace.
     """
     by_facts = partial(
-        translate,
-        namespace=namespace,
-        admin_access=admin_access,
-        default_queue=queue,
-        kinds=kinds,
+        translate, namespace=namespace, admin_access=admin_access, default_queue=queue
     )
     translation = _choose(summaries.list_contexts(context), partial(by_facts, pod))
     findings = tuple(apply_policies(translation.findings, context.configuration.findings))

@@ -14,7 +14,6 @@ import msgspec
 from drawbridge.config.model import Configuration
 from drawbridge.documents.values import Value
 from drawbridge.dra.resource_quotas import ResourceQuota
-from drawbridge.facts.alike import SeenNode
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
 from drawbridge.translate.changes.template import ClaimTemplate
@@ -71,20 +70,7 @@ class NamespaceView(Protocol):
         """
 
 
-class RecentNodes(Protocol):
-    """Nodes that were read a short time ago. Only the method that reads waits."""
-
-    def node(self, name: str) -> SeenNode | None:
-        """Return a node that was read a short time ago, or None."""
-
-    async def read_node(self, name: str, seconds: float) -> SeenNode | None:
-        """Read a node from the API server.
-
-        Return None if it does not respond in time, or if the node does not exist.
-        """
-
-
-class ClusterView(NamespaceView, RecentNodes, Protocol):
+class ClusterView(NamespaceView, Protocol):
     """The state of the cluster, from memory."""
 
     def translation_context(self) -> TranslationContext | None:

@@ -47,7 +47,6 @@ from webhook.admission.replies import (
     reply_unreviewed,
 )
 from webhook.admission.responses import ALLOWED, Decided, ResponseOptions, respond
-from webhook.admission.tied_pods import find_unread_node, read_node
 
 # A body of this size takes at most about two milliseconds before its translation.
 MAX_INLINE_BYTES: Final = 32 * 1024
@@ -143,7 +142,6 @@ class Admissions:
         """Handle a review in a copy. A workload does not need one: its pods are reviewed again."""
         namespace = _find_namespace(body)
         await self._read_namespace(namespace, seconds)
-        await self._read_node(body, seconds)
         run = partial(self._run_copy, method, body, TurnKey(namespace, peer))
         try:
             request, copied = await run({})
@@ -168,12 +166,6 @@ class Admissions:
         context = self._cluster.translation_context()
         if context is not None and name:
             await self._handler.scopes.read(name, context.configuration, seconds)
-
-    async def _read_node(self, body: bytes, seconds: float | None) -> None:
-        """Have the node of a pod in memory, as a copy cannot read it."""
-        context = self._cluster.translation_context()
-        if context is not None and (name := find_unread_node(body, context, self._cluster)):
-            await read_node(name, self._cluster, seconds)
 
     async def _run_copy(
         self, method: Method, body: bytes, key: TurnKey, states: TemplateStates
@@ -202,7 +194,8 @@ class Admissions:
             fields = {name: getattr(request, name) for name in RequestEnvelope.__struct_fields__}
             write(pickle.dumps(RequestEnvelope(**fields)))
         templates = _NamedTemplates(states)
-        handler = AdmissionHandler(self._cluster, templates, self._answers, is_copy=True)
+        scopes = KnownScopes(self._cluster)
+        handler = AdmissionHandler(self._cluster, templates, self._answers, scopes=scopes)
         reply = method(handler, body, None)
         if not isinstance(reply, Reply):
             reply = _finish(reply)

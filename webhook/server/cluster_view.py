@@ -22,7 +22,6 @@ from drawbridge.cluster.session import Session
 from drawbridge.cluster.store import Accounting, CachedObject
 from drawbridge.config.model import Configuration
 from drawbridge.dra.resource_quotas import ResourceQuota, reduce_quota
-from drawbridge.facts.alike import SeenNode
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
 from drawbridge.memory_shares import MemoryShares
@@ -32,7 +31,6 @@ from drawbridge.process.watched_facts import WatchedFacts
 from drawbridge.translate.context import TranslationContext, make_context
 from webhook.admission.limit_ranges import LimitRange, reduce_range
 from webhook.admission.protocols import ClusterView, RecentInputs
-from webhook.server.node_reads import NodeReads
 from webhook.server.recent_state import SETTLE_SECONDS, RecentState
 from webhook.server.template_store import (
     WatchedTemplate,
@@ -85,7 +83,6 @@ class WatchedClusterView:
         # Missing templates are read from the API server.
         self.templates = self.caches.add(watch_templates(session, shares), required=False)
         self.queues = WatchedQueues(session, shares)
-        self._nodes = NodeReads(session)
         self._configuration = configuration
         self._recent = RecentState(configuration, settle_seconds)
         self._context: TranslationContext | None = None
@@ -143,14 +140,6 @@ class WatchedClusterView:
     async def read_namespace_labels(self, name: str, seconds: float) -> Mapping[str, str] | None:
         """Read the labels of an unknown namespace from the API server."""
         return await self._namespaces.read(name, seconds)
-
-    def node(self, name: str) -> SeenNode | None:
-        """Return a node that was read a short time ago, or None."""
-        return self._nodes.get(name)
-
-    async def read_node(self, name: str, seconds: float) -> SeenNode | None:
-        """Read a node from the API server."""
-        return await self._nodes.read(name, seconds)
 
     def _requires_namespace_label(self) -> bool:
         if self._requires_label is None:

@@ -10,7 +10,7 @@ from drawbridge.cluster.client import ResourceClient
 from drawbridge.cluster.resources import NAMESPACES
 from drawbridge.cluster.session import Session
 from drawbridge.cluster.store import CachedObject
-from webhook.server.recent_reads import RecentReads
+from webhook.server.namespace_reads import NamespaceReads
 
 _READ_SECONDS: Final = 5.0
 _NO_LABELS: Final[Mapping[str, str]] = {}
@@ -35,7 +35,7 @@ class WatchedNamespaces:
     def __init__(self, session: Session) -> None:
         self.cache = Cache(session, NAMESPACES, NamespaceObject)
         self._client = ResourceClient(session, NAMESPACES, _decode_namespace)
-        self._reads = RecentReads(self._read_labels, "namespace")
+        self._reads = NamespaceReads(self._read_labels)
         self.cache.subscribe(self._on_namespace)
 
     def labels(self, name: str) -> Mapping[str, str] | None:

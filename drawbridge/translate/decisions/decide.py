@@ -146,10 +146,7 @@ def decide(
         and (missing := _find_missing(asks, result, facts, configuration))
     ):
         stays = _stays_with_its(asks)
-        message = (
-            f"{stays} device plugin: no node that could run the pod offers devices of {missing} to "
-            "claims"
-        )
+        message = f"{stays} device plugin: no node offers devices of {missing} to claims"
         return Decision(Verdict.LEAVE, (_make_finding(LEFT_AS_IT_IS, asks, message, remedy=_MOVE),))
     findings = (*result.findings, *_report_always_lost(asks, result), *mapped)
     if rating is Expressibility.EQUAL and (

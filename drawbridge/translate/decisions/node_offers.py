@@ -41,7 +41,6 @@ class PodAsks(msgspec.Struct, frozen=True):
     asks: tuple[Ask, ...]
     admin: AdminAccess = AdminAccess.ALLOWED
     original: tuple[Ask, ...] = ()  # of a translated pod: all asks before its translation
-    kinds: tuple[NodeOffer, ...] = ()  # of a pod for one node: the offers of nodes like it
 
 
 class DecidedAsks(msgspec.Struct, frozen=True):
@@ -87,17 +86,8 @@ def decide_for_one_node(
 def _choose_facts(
     pod: PodAsks, facts: Facts | None, configuration: Configuration
 ) -> tuple[DecidedAsks, Facts | None]:
-    """Decide about asks, and return the facts to decide by: of all nodes, or of one kind.
-
-    A pod for one node is decided by the kinds of this node if they serve it. Otherwise the node may
-    get what serves it later.
-    """
+    """Decide about asks, and return the facts to decide by: of all nodes, or of one kind."""
     asks, admin = pod.asks, pod.admin
-    if pod.kinds and facts is not None:
-        on_node = facts.on_nodes(pod.kinds)
-        tied, chosen = _choose_facts(replace(pod, kinds=()), on_node, configuration)
-        if not tied.refused and _is_met(_list_needs(tied, on_node), pod.kinds):
-            return tied, chosen
     decided = _decide_each(asks, admin, facts, configuration)
     if facts is None or not facts.knows_offers or decided.refused or not decided.results:
         return decided, facts

@@ -19,7 +19,7 @@ def report_mixed_nodes(owner: Value, mappings: Mappings, facts: Facts | None) ->
 
     Facts tell nothing of labels, so they count all nodes, also those that it does not select.
     """
-    if facts is None or not facts.is_mixed or group_kind(as_mapping(owner)) not in _KINDS:
+    if facts is None or not facts.knows_offers or group_kind(as_mapping(owner)) not in _KINDS:
         return
     for name, mapped in mappings.items():
         classes = {each.name for each in mapped}

@@ -15,7 +15,6 @@ from drawbridge.api_error import ApiError
 from drawbridge.config.accept import accept_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.dra.resource_quotas import ResourceQuota
-from drawbridge.facts.alike import SeenNode
 from drawbridge.facts.model import Facts
 from drawbridge.facts.serialized import read_facts
 from drawbridge.finding import Finding
@@ -156,8 +155,6 @@ class FakeClusterView:
     condition_findings: Sequence[Finding] = ()
     unwatched: dict[str, dict[str, str]] = field(default_factory=dict)  # namespaces to read
     reads: list[str] = field(default_factory=list)
-    nodes: dict[str, SeenNode] = field(default_factory=dict)  # that were read a short time ago
-    unread: dict[str, SeenNode] = field(default_factory=dict)  # nodes to read
     recent: RecentInputs = field(default_factory=RecentInputs)
 
     def translation_context(self) -> TranslationContext | None:
@@ -170,16 +167,6 @@ class FakeClusterView:
         del seconds
         self.reads.append(name)
         return self.unwatched.get(name)
-
-    def node(self, name: str) -> SeenNode | None:
-        return self.nodes.get(name)
-
-    async def read_node(self, name: str, seconds: float) -> SeenNode | None:
-        del seconds
-        self.reads.append(name)
-        if name in self.unread:
-            self.nodes[name] = self.unread[name]
-        return self.nodes.get(name)
 
     def recent_inputs(self) -> RecentInputs:
         return self.recent

@@ -13,16 +13,12 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from drawbridge.agreement.match_conditions import derive_conditions
 from drawbridge.brief import Brief, BriefRuns, CutShort
 from drawbridge.config.model import Configuration
 from drawbridge.documents.patch import apply_edits
 from drawbridge.documents.values import Value
-from drawbridge.dra.nodes import Node
-from drawbridge.dra.quantity import Quantity
-from drawbridge.facts.alike import SeenNode
 from drawbridge.process import review as review_bodies
 from drawbridge.process.fair_turns import TurnKey
 from drawbridge.process.forked import ForkFailedError, ForkLimits, Written, run_partly
@@ -176,22 +172,6 @@ async def test_a_copy_gives_the_reply_of_the_event_loop(
     assert await await_reply(getattr(there.admit(), method)(body)) == expected
     assert there.store.calls == here.store.calls
     assert there.store.stored == here.store.stored
-
-
-async def test_the_node_of_a_pod_is_read_before_a_copy_reviews_it() -> None:
-    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
-    object_ = large({"nvidia.com/gpu": "1"}, affinity={"nodeAffinity": required})
-    offered = {"offers": [{"classes": ["gpu.nvidia.com"]}, {"names": ["nvidia.com/gpu"]}]}
-    harness = Harness()
-    mixed = replace(FACTS, offers=facts(offered).offers)
-    harness.cluster.context = make_context(Configuration(), mixed, caches_pods=False)
-    allocatable = {"nvidia.com/gpu": Quantity.of(8)}
-    harness.cluster.unread = {"n": SeenNode(Node("n", allocatable=allocatable))}
-    reply = await await_reply(harness.admit().review_pod(review(object_)))
-    assert harness.cluster.reads == ["n"]
-    assert reply.outcome == "allowed"
-    assert not read_response(reply, object_).patch
 
 
 async def test_a_namespace_is_read_that_the_head_of_a_large_body_does_not_show() -> None:
