@@ -37,7 +37,7 @@ from drawbridge.dra.allocation import Allocation
 from drawbridge.dra.claim import Claim, Template
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.taints import first_untolerated
-from drawbridge.facts.plugin_names import advertised_resources
+from drawbridge.facts.served_names import advertised_resources
 from drawbridge.ledger.claim_references import find_pod_claims
 from drawbridge.ledger.codes import CLAIM_MISSING
 from drawbridge.ledger.disruption_budgets import DisruptionBudget

@@ -28,7 +28,7 @@ from drawbridge.dra.claim import TEMPLATE, Template, template_reader
 from drawbridge.dra.codes import CLASS_NAME_UNSERVED
 from drawbridge.dra.gates import Gates
 from drawbridge.dra.validation import format_object_name
-from drawbridge.facts.plugin_names import served_resources
+from drawbridge.facts.offers import served_resources
 from drawbridge.finding import Finding, Severity
 from drawbridge.judge.context import JudgeContext
 from drawbridge.judge.judgement import judge_pod_of_file, judge_subject

@@ -30,7 +30,7 @@ from drawbridge.dra.slices import Slice
 from drawbridge.dra.taints import DeviceTaintRule
 from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.facts.model import Facts
-from drawbridge.facts.plugin_names import served_resources
+from drawbridge.facts.offers import served_resources
 from drawbridge.ledger.extended_resources import class_by_resource_name, requested_names
 from drawbridge.ledger.node_fit import ClusterNodes
 from drawbridge.ledger.planner import Planner, PlannerObject

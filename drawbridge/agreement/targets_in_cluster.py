@@ -25,7 +25,7 @@ from drawbridge.dra.nodes import Node
 from drawbridge.dra.rules import OTHER_WEIGHTS
 from drawbridge.dra.similar_names import suggest
 from drawbridge.dra.slices import Slice
-from drawbridge.facts.plugin_names import advertised_resources
+from drawbridge.facts.served_names import advertised_resources
 from drawbridge.finding import Finding
 from drawbridge.judge.slices.expressions import (
     PublishedDevice,

@@ -20,7 +20,7 @@ from drawbridge.audit.workloads import (
     read_templates,
 )
 from drawbridge.documents.values import Value
-from drawbridge.facts.plugin_names import served_resources
+from drawbridge.facts.offers import served_resources
 from drawbridge.ledger.pods import FINISHED
 from drawbridge.models.cluster import ModelCluster
 from drawbridge.models.nodes import ModelNode

@@ -18,8 +18,8 @@ from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
 from drawbridge.facts.device_counts import count_devices
 from drawbridge.facts.families import known_families
-from drawbridge.facts.plugin_names import advertised_resources
 from drawbridge.facts.served_names import (
+    advertised_resources,
     compile_classes,
     count_selected,
     find_dual_nodes,

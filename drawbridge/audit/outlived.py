@@ -9,7 +9,7 @@ from drawbridge.config.model import Configuration
 from drawbridge.dra.counted import count_noun, list_some
 from drawbridge.dra.families import allocates_by
 from drawbridge.facts.families import known_families
-from drawbridge.facts.plugin_names import advertised_resources
+from drawbridge.facts.served_names import advertised_resources
 from drawbridge.ledger.plugin_holders import find_held_on
 from drawbridge.ledger.pods import Pod, pod_reader
 

@@ -29,7 +29,7 @@ from drawbridge.dra.families import BY_SHORT_NAME, NIC, Family, serves_name
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice, slice_reader
 from drawbridge.facts.families import known_families
-from drawbridge.facts.plugin_names import advertised_resources
+from drawbridge.facts.served_names import advertised_resources
 from drawbridge.names import DEVICES_LABEL, DUAL_LABEL
 from drawbridge.translate.targets.available import find_vocabulary
 

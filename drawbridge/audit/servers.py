@@ -13,7 +13,7 @@ from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.families import FAMILIES, NIC, serves_name
 from drawbridge.dra.nodes import Node
-from drawbridge.facts.plugin_names import advertised_resources
+from drawbridge.facts.served_names import advertised_resources
 
 _FOLDER: Final = "/device-plugins"
 _UNKNOWN: Final = "device plugin"

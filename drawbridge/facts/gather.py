@@ -48,10 +48,10 @@ from drawbridge.facts.model import (
 )
 from drawbridge.facts.networks import network_table
 from drawbridge.facts.offers import offer_table
-from drawbridge.facts.plugin_names import advertised_resources
 from drawbridge.facts.recent_pools import AwayDriver
 from drawbridge.facts.served_names import (
     DualNode,
+    advertised_resources,
     class_table,
     compile_classes,
     count_selected,

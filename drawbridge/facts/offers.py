@@ -4,17 +4,18 @@ A pod runs on one node, so its claims and the requests that stay with a plugin m
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
 
 from drawbridge.config.model import Legacy
+from drawbridge.config.string_formats import ResourceName
+from drawbridge.dra.families import COMPANIONS
 from drawbridge.dra.nodes import Node
 from drawbridge.facts.device_counts import NodeDevices, ProductKey
 from drawbridge.facts.model import NodeOffer
-from drawbridge.facts.plugin_names import served_resources
-from drawbridge.facts.served_names import DualNode
+from drawbridge.facts.served_names import DualNode, advertised_resources
 from drawbridge.names import DUAL_LABEL
 
 # In the offer of one node, which has some ten. No node fills the table of all.
@@ -65,3 +66,21 @@ def _limit_names(names: tuple[str, ...], counts: Mapping[str, int]) -> tuple[str
             break
         kept.append(name)
     return tuple(sorted(kept))
+
+
+def served_resources(node: Node, legacy: Legacy) -> tuple[str, ...]:
+    """Return the extended resources that device plugins serve on a node, sorted.
+
+    Some schedulers read names that no node advertises, such as the memory of a share. The plugin
+    shows by an annotation of the node, or by another name, that they apply there.
+    """
+    advertised = advertised_resources(node)
+    resources = {f"{legacy.renames.get(ResourceName(name), name)}" for name in advertised}
+    companions = set(_companions({*resources, *node.registrations}))
+    renamed = {f"{name}" for name, known in legacy.renames.items() if known in companions}
+    return tuple(sorted({*advertised, *companions, *renamed}))
+
+
+def _companions(marks: Iterable[str]) -> Iterator[str]:
+    for mark in marks:
+        yield from COMPANIONS.get(mark, ())

@@ -21,6 +21,7 @@ from drawbridge.dra.device import Device
 from drawbridge.dra.families import Family, allocates_by
 from drawbridge.dra.gates import Gates, kubelet_serves_names
 from drawbridge.dra.nodes import Node
+from drawbridge.dra.quantity import to_int64
 from drawbridge.facts import codes
 from drawbridge.facts.device_counts import (
     ClusterDevices,
@@ -30,10 +31,10 @@ from drawbridge.facts.device_counts import (
     is_single,
 )
 from drawbridge.facts.model import ClassFacts, ResourceFacts
-from drawbridge.facts.plugin_names import advertised_resources, registered_resources
 from drawbridge.facts.recent_pools import AwayDriver
 from drawbridge.finding import Finding, Severity
 
+_NATIVE = "kubernetes.io"
 _MAX_VERSIONS: Final = 3
 _USE_CLAIMS: Final = (
     "Upgrade the kubelets of these nodes. Until then, request devices of the class by claims."
@@ -241,6 +242,29 @@ def _by_precedence(classes: list[CompiledClass]) -> tuple[str, ...]:
     """Return the class names by precedence: newest first, then by name."""
     by_name = sorted(classes, key=lambda each: each.name)
     return tuple(each.name for each in sorted(by_name, key=lambda e: e.created, reverse=True))
+
+
+def advertised_resources(node: Node) -> dict[str, int]:
+    """Return the extended resources that device plugins advertise on a node."""
+    return {
+        name: to_int64(quantity.value())
+        for name, quantity in node.allocatable.items()
+        if "/" in name and not _native(name.partition("/")[0]) and quantity.sign() > 0
+    }
+
+
+def registered_resources(node: Node) -> set[str]:
+    """Return the extended resources of plugins that serve on a node or can return there."""
+    return named_resources(node) & {*advertised_resources(node), *node.stopped}
+
+
+def named_resources(node: Node) -> set[str]:
+    """Return the extended resources of plugins that serve on a node or did so before."""
+    return {name for name in node.named if "/" in name and not _native(name.partition("/")[0])}
+
+
+def _native(domain: str) -> bool:
+    return domain == _NATIVE or domain.endswith(f".{_NATIVE}")
 
 
 def find_dual_nodes(

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from drawbridge.dra.families import Family, allocates_by
 from drawbridge.dra.nodes import Node
 from drawbridge.facts.model import ClassFacts
-from drawbridge.facts.plugin_names import (
+from drawbridge.facts.served_names import (
     advertised_resources,
     named_resources,
     registered_resources,

@@ -12,7 +12,7 @@ from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.gates import VERSIONS, Gates, gates_of_version
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
-from drawbridge.facts.plugin_names import served_resources
+from drawbridge.facts.offers import served_resources
 from tests.facts.clusters import device_class, node
 from tests.translate.worlds import CLASSES, slices_of_node
 

@@ -10,7 +10,7 @@ from drawbridge.dra.device_quotas import DeviceQuota
 from drawbridge.dra.gates import DEFAULTS, Gates
 from drawbridge.dra.inventory import build_inventory
 from drawbridge.dra.nodes import Node
-from drawbridge.facts.plugin_names import advertised_resources
+from drawbridge.facts.served_names import advertised_resources
 from drawbridge.ledger.pods import FINISHED
 from drawbridge.report.node_names import GROUP_LABELS, name_nodes
 from drawbridge.report.page.devices import DevicesOfNodes

@@ -20,7 +20,7 @@ from drawbridge.dra.inventory import Inventory, Pool, PoolCache, PoolID, is_devi
 from drawbridge.dra.nodes import Node, NodeSelectorError
 from drawbridge.dra.slices import Slice
 from drawbridge.dra.taints import EXCLUDING
-from drawbridge.facts.plugin_names import advertised_resources
+from drawbridge.facts.served_names import advertised_resources
 from drawbridge.ledger.node_holds import describe_node_hold
 from drawbridge.ledger.pods import FINISHED
 from drawbridge.names import DUAL_LABEL
