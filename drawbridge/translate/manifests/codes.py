@@ -16,6 +16,6 @@ TEMPLATE_IN_INPUT_DIFFERS = CODES.define("TemplateInInputDiffers")
 
 RAY_GPUS_LOST = CODES.define("RayGpusLost")
 TRAINER_GPUS_LOST = CODES.define("TrainerGpusLost")
-PODS_DECIDED_BY_NODE = CODES.define("PodsDecidedByNode")
+DAEMON_SET_ON_MIXED_NODES = CODES.define("DaemonSetOnMixedNodes")
 ORIGINAL_MISSING = CODES.define("OriginalMissing")
 ORIGINAL_UNUSABLE = CODES.define("OriginalUnusable")

@@ -1,38 +1,46 @@
-"""Says that one manifest is not for all nodes: a DaemonSet, while nodes move to a driver."""
+"""Says that the pods of a DaemonSet wait on some nodes, while nodes move to a driver."""
 
 from collections.abc import Iterator
 from typing import Final
 
+from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_mapping
 from drawbridge.dra.counted import count_noun
-from drawbridge.facts.model import Facts
+from drawbridge.facts.model import Facts, NodeOffer
 from drawbridge.finding import Finding
+from drawbridge.names import DEVICES_LABEL
 from drawbridge.translate.changes.queues import Mappings
-from drawbridge.translate.manifests.codes import PODS_DECIDED_BY_NODE
+from drawbridge.translate.manifests.codes import DAEMON_SET_ON_MIXED_NODES
 from drawbridge.translate.manifests.workloads import group_kind
 
 _KINDS: Final = frozenset({("apps", "DaemonSet"), ("apps.kruise.io", "DaemonSet")})
+_SELECTOR: Final = ("spec", "template", "spec", "nodeSelector")
 
 
 def report_mixed_nodes(owner: Value, mappings: Mappings, facts: Facts | None) -> Iterator[Finding]:
-    """Report a DaemonSet whose requests only plugins serve on some nodes, and drivers on others.
+    """Report a DaemonSet whose claims some nodes serve, while others have only the plugin.
 
-    Facts tell nothing of labels, so they count all nodes, also those that it does not select.
+    Its pods are alike, and each is for one node. Facts tell nothing of labels, so all nodes count,
+    also those that it does not select; but one for nodes that have moved says so.
     """
     if facts is None or not facts.knows_offers or group_kind(as_mapping(owner)) not in _KINDS:
         return
+    if DEVICES_LABEL in as_mapping(get_value(owner, _SELECTOR)):
+        return
     for name, mapped in mappings.items():
         classes = {each.name for each in mapped}
-        offers = [each for each in facts.offers if not each.dual]
-        by_driver = [each for each in offers if classes <= set(each.classes)]
-        by_plugin = [each for each in offers if name in each.names and each not in by_driver]
-        if by_driver and by_plugin:
-            plugins, drivers = (
-                count_noun(sum(each.nodes for each in some), "node")
-                for some in (by_plugin, by_driver)
+        serving, left = list[NodeOffer](), list[NodeOffer]()
+        for offer in facts.offers:
+            if classes <= set(offer.classes) and not offer.dual:
+                serving.append(offer)
+            elif name in offer.names:
+                left.append(offer)
+        if serving and left:
+            drivers, plugins = (
+                count_noun(sum(each.nodes for each in offers), "node") for offers in (serving, left)
             )
-            yield PODS_DECIDED_BY_NODE.at(
+            yield DAEMON_SET_ON_MIXED_NODES.at(
                 "spec.template",
-                f"only a device plugin serves {name} on {plugins}, and claims can use {drivers}: "
-                "admission decides about each pod by its node",
+                f"{drivers} can serve claims for {name}, and {plugins} only their device plugin: "
+                "new pods there wait",
             )

@@ -8,7 +8,7 @@ import pytest
 
 from drawbridge.agreement.operation_codes import NAME_NOT_ACTIVE
 from tests.tables import YamlValue, load_cases
-from tests.webhook.admission.harness import ENFORCE, AdmissionHarness, FakeClusterView, pod
+from tests.webhook.admission.harness import ENFORCE, AdmissionHarness, FakeClusterView
 from webhook.admission import pods
 from webhook.admission.limit_ranges import LimitRange
 from webhook.admission.pods import PodDecision
@@ -64,19 +64,6 @@ async def test_inactive_conditions_are_reported_for_workloads_with_device_reques
         lines.append((await harness.workload(deployment({}, {"containers": containers}))).warnings)
     assert any(each.startswith("NameNotActive: webhooks[0]") for each in lines[0]), lines
     assert lines[1] == []
-
-
-@pytest.mark.parametrize(("kind", "is_told"), [("DaemonSet", True), ("Deployment", False)])
-async def test_a_daemon_set_is_told_that_nodes_differ(kind: str, *, is_told: bool) -> None:
-    harness = AdmissionHarness()
-    name, class_ = "nvidia.com/gpu", "gpu.nvidia.com"
-    served = [{"name": name, "nodes": 1, "devices": 8, "most": 8}]
-    offers = [{"classes": [class_]}, {"names": [name]}]
-    harness.configure({}, {**FACTS, "names": served, "offers": offers})
-    object_ = {**deployment({}, pod({name: "1"})["spec"]), "kind": kind}
-    said = [each for each in (await harness.workload(object_)).warnings if "on 1 node" in each]
-    assert bool(said) is is_told
-    assert all(f"serves {name} on 1 node, and claims can use 1 node" in each for each in said)
 
 
 async def test_a_job_of_volcano_that_was_translated_in_its_manifest_gets_no_warning() -> None:
