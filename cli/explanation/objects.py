@@ -33,6 +33,7 @@ from drawbridge.pod_groups import (
 from drawbridge.report.events import event_subject
 from drawbridge.report.explain import PodObjects, referenced_names
 from drawbridge.report.scheduling import is_untried
+from drawbridge.report.tied_pods import find_tied
 from drawbridge.report.workloads import (
     WorkloadObjects,
     WorkloadReference,
@@ -42,6 +43,7 @@ from drawbridge.report.workloads import (
     parse_reference,
     pod_labels,
 )
+from drawbridge.translate.returned_requests import list_own_claims
 
 if TYPE_CHECKING:
     from drawbridge.cluster.session import Session
@@ -85,7 +87,9 @@ def read_subject(
         everything = (each for objects in by_kind.values() for each in objects)
         registered = by_kind.get(WEBHOOK_KIND, ())
         stuck = find_stuck_in_files(everything, is_cluster=bool(options.cluster))
-        return SubjectRead(replace(subject, stuck=stuck), find_pod_webhook(registered))
+        nodes = {f"{_name(each)}": each for each in by_kind.get("Node", ())}
+        subject = replace(subject, stuck=stuck, nodes=nodes)
+        return SubjectRead(subject, find_pod_webhook(registered))
 
     async def read(session: "Session") -> SubjectRead:
         full_name = named._replace(namespace=named.namespace or session.namespace)
@@ -224,7 +228,21 @@ async def _read_pod(
             session, [pod], existing, events, labelled, findings=findings
         ),
         is_live=True,
+        nodes=await _read_tied(session, [pod], findings),
     )
+
+
+async def _read_tied(
+    session: "Session", pods: Iterable[Value], findings: list[LocatedFinding]
+) -> dict[str, Value]:
+    """Read the node of the first pod with claims that waits, and that is for one node."""
+    for pod in pods:
+        is_waiting = list_own_claims(pod) and not get_value(pod, ("spec", "nodeName"))
+        if is_waiting and (name := find_tied(pod)):
+            reading = live_cluster.read_object(session, resources.NODES, name)
+            node = await live_cluster.read_if_allowed(reading, findings)
+            return {} if node is None else {name: node}
+    return {}
 
 
 async def _read_members(
@@ -305,6 +323,7 @@ async def _read_workload(
             session, of_workload, used, events, labelled, findings=findings
         ),
         is_live=True,
+        nodes=await _read_tied(session, of_workload, findings),
     )
 
 

@@ -34,6 +34,7 @@ from drawbridge.models.pods import AskedOfNode, Health, ModelPod, PodKind, Serve
 from drawbridge.models.quotas import read_quota
 from drawbridge.models.spreading import read_rules
 from drawbridge.names import DEVICES_LABEL, DUAL_LABEL
+from drawbridge.report.tied_pods import find_tied
 
 _MIRROR: Final = "kubernetes.io/config.mirror"
 # What feature discovery says of how a plugin shares devices goes with the plugin.
@@ -136,7 +137,7 @@ class _Reader:
         node = text_at(pod, "spec", "nodeName")
         static = bool(text_at(pod, "metadata", "annotations", _MIRROR))
         served = _find_served(pod, kind, own=own)
-        tied = "" if node else _find_tied(pod)
+        tied = "" if node else find_tied(pod)
         return ModelPod(number, node, served, own, static, name=tied, health=_find_health(pod))
 
     def _with_devices(self, pod: Value, outcome: PodOutcome, namespace: str) -> frozenset[str]:
@@ -376,18 +377,6 @@ def _find_controller(pod: Value) -> Mapping[str, Value]:
 def _is_gated(pod: Value, namespace: AuditedNamespace) -> bool:
     """Whether a pod that waits gets no node. In a namespace that ends, it is deleted before."""
     return namespace.is_ending or bool(as_list(get_value(pod, ("spec", "schedulingGates"))))
-
-
-def _find_tied(pod: Value) -> str:
-    """Return the node that a waiting pod of a DaemonSet is for, also while it is cordoned."""
-    required = "requiredDuringSchedulingIgnoredDuringExecution"
-    path = ("spec", "affinity", "nodeAffinity", required, "nodeSelectorTerms")
-    for term in as_list(get_value(pod, path)):
-        for field_term in map(as_mapping, as_list(as_mapping(term).get("matchFields"))):
-            values = as_list(field_term.get("values"))
-            if field_term.get("key") == "metadata.name" and len(values) == 1:
-                return f"{values[0]}"
-    return ""
 
 
 def _unbind(pod: Value) -> Value:

@@ -41,4 +41,5 @@ FREE_RESOURCES: Final = "Free, add or change what the message names."
 CLAIM_NOT_RESERVED = CODES.define("ClaimNotReserved")
 POD_PENDING = CODES.define("PodPending", Trait.ONLY_FOR_PODS)
 GANG_MEMBERS_MISSING = CODES.define("GangMembersMissing", Trait.ONLY_FOR_PODS)
+NODE_NOT_MOVED = CODES.define("NodeNotMoved", Trait.ONLY_FOR_PODS)
 DEVICES_NOT_PREPARED = CODES.define("DevicesNotPrepared")

@@ -34,6 +34,7 @@ from drawbridge.report.stuck.codes import CODES as STUCK
 from drawbridge.report.stuck.codes import NEVER_PREPARED
 from drawbridge.report.stuck.find import report_stuck
 from drawbridge.report.stuck.found import Stuck
+from drawbridge.report.tied_pods import report_tied
 from drawbridge.translate.changes.patch import restore_original
 from drawbridge.translate.changes.template import generate_name
 from drawbridge.translate.legacy.pod_view import is_device_resource
@@ -56,7 +57,7 @@ class PodObjects:
     `lease` is the Lease of Drawbridge's scheduler in the namespace `installed_in`: empty if there
     is none, None if unknown. `find_mode` tells the mode of a pod of the namespace. Of what is
     `stuck`, only what is about the pod is told. Of a pod that `is_live`, the reasons of the nodes
-    are told with the explanation.
+    are told with the explanation. `nodes` are nodes by name, as far as they are known.
     """
 
     pod: Value
@@ -71,6 +72,7 @@ class PodObjects:
     find_mode: FindMode = find_no_mode
     stuck: Sequence[Stuck] = ()
     is_live: bool = False
+    nodes: Mapping[str, Value] = field(default_factory=dict)
 
 
 class RequestedResource(msgspec.Struct, frozen=True):
@@ -446,6 +448,9 @@ def _pod_findings(objects: PodObjects, pod: Explanation, about: str) -> Iterator
         remedy = remedy if message else f"Check that the scheduler {pod.scheduler} runs."
         message = message or f"no message from the scheduler {pod.scheduler} yet"
         yield codes.POD_PENDING.at("", message, object=about, remedy=remedy)
+        if pod.translated:
+            asked = (each.resource for each in pod.asked)
+            yield from report_tied(objects.pod, asked, objects.nodes, about)
     elif pod.placed and pod.claims:
         told = (each.text for each in reversed(pod.events))
         message = next((each for each in told if "Prepare" in each), "")

@@ -105,6 +105,7 @@ class WorkloadObjects:
     find_mode: FindMode = find_no_mode  # as of PodObjects
     stuck: Sequence[Stuck] = ()
     is_live: bool = False
+    nodes: Mapping[str, Value] = field(default_factory=dict)
 
 
 class WorkloadExplanation(msgspec.Struct, frozen=True):
@@ -262,6 +263,7 @@ def _objects_of(pod: Value, objects: WorkloadObjects) -> PodObjects:
         find_mode=objects.find_mode,
         stuck=objects.stuck,
         is_live=objects.is_live,
+        nodes=objects.nodes,
     )
 
 
