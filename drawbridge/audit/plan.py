@@ -337,6 +337,7 @@ class StepPlanner:
                 (*lines, "drawbridge audit"),
                 (
                     *story.notes(group, moving, stay),
+                    *story.note_daemons(self.cluster),
                     *story.note_forced(lines, told.stops),
                     *note_namespaces(modes, self.namespaces.managers),
                     *note_jobs(
@@ -455,6 +456,7 @@ class StepPlanner:
                 tuple(each.command for each in trial.commands),
                 (
                     *story.note_untouched(self.cluster, namespace),
+                    *story.note_daemons(self.cluster),
                     *story.note_kept(kept),
                     *note_namespaces(modes, self.namespaces.managers),
                 ),

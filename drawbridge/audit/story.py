@@ -8,6 +8,7 @@ from drawbridge.audit import commands, typed
 from drawbridge.audit.node_groups import Group
 from drawbridge.audit.typed import Moving
 from drawbridge.dra.counted import count_noun
+from drawbridge.models.admission import is_translated
 from drawbridge.models.cluster import (
     BLOCKED,
     ENDED,
@@ -19,6 +20,7 @@ from drawbridge.models.cluster import (
     ModelCluster,
 )
 from drawbridge.models.pods import Served
+from drawbridge.names import TRANSLATE_LABEL
 
 _WORDS = {Served.PLUGIN: "with a plugin", Served.DRIVER: "with a driver", Served.NOBODY: ""}
 
@@ -160,6 +162,24 @@ def note_untouched(cluster: ModelCluster, namespace: str) -> Iterator[str]:
     if others:
         named = commands.enumerate_names([*others])
         yield f"Let these finish, or delete their pods one after the other: {named}."
+
+
+def note_daemons(cluster: ModelCluster) -> Iterator[str]:
+    """Yield whose pods would wait after an update: they get claims on nodes with the plugin."""
+    offered = cluster.offered()
+    kinds = {e.kind for e in cluster.pods.values() if e.served is Served.PLUGIN}
+    owners = {
+        kind.full_owner
+        for kind in map(cluster.kinds.__getitem__, kinds)
+        if kind.owner_kind == "DaemonSet" and is_translated(kind, cluster.enforced, offered)
+    }
+    if owners:
+        yield (
+            "While nodes have the plugin, do not update"
+            f" {commands.enumerate_names(sorted(owners))}: new pods there get claims, and wait. The"
+            f' label {TRANSLATE_LABEL}: "off" in the pod template keeps pods and nodes with the'
+            " plugin until you remove it; pods on nodes with the driver wait then."
+        )
 
 
 def note_kept(owners: Sequence[str]) -> Iterator[str]:
