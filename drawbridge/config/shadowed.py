@@ -6,9 +6,7 @@ In these lists, the first entry that is for something applies. Each list says wh
 from collections.abc import Callable, Hashable, Iterator
 from typing import Final, NamedTuple
 
-import msgspec
-
-from drawbridge.config import codes, string_formats
+from drawbridge.config import codes
 from drawbridge.config.model import Configuration
 from drawbridge.finding import Finding
 from drawbridge.names import PARTITION_ATTRIBUTE
@@ -42,14 +40,6 @@ def _list_fleet(configuration: Configuration) -> Iterator[_Entry]:
         yield _Entry(f"fleet[{i}]", entry.class_)
 
 
-def _list_targets(configuration: Configuration) -> Iterator[_Entry]:
-    for i, target in enumerate(configuration.targets):
-        if target.kind is not None:
-            path = f"targets[{i}].kind" if target.names else f"targets[{i}]"
-            of_kind = msgspec.structs.replace(target, resources=(), selectors={}, amounts={})
-            yield _Entry(path, msgspec.json.encode(of_kind, enc_hook=string_formats.to_plain))
-
-
 def _list_rules(configuration: Configuration) -> Iterator[_Entry]:
     for i, entry in enumerate(configuration.compatibility):
         if entry.compatible_only_with is not None:
@@ -78,7 +68,6 @@ def _list_partitions(configuration: Configuration) -> Iterator[_Entry]:
 
 _LISTS: Final[tuple[Callable[[Configuration], Iterator[_Entry]], ...]] = (
     _list_fleet,
-    _list_targets,
     _list_rules,
     _list_groups,
     _list_partitions,
