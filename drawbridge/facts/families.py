@@ -18,6 +18,8 @@ from drawbridge.dra.families import (
 )
 
 _POOLS: Final = "sriov"  # the family whose devices networks name
+# The words of `attributes` that tell the products of a declared family apart.
+PRODUCT_WORDS: Final = frozenset({"product", "profile", "architecture"})
 
 
 def find_family(target: Target) -> Family | None:

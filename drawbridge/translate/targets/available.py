@@ -13,7 +13,7 @@ from drawbridge.config.model import Configuration
 from drawbridge.config.string_formats import DriverName, ObjectName, ResourceName
 from drawbridge.config.target import Target
 from drawbridge.dra.families import BY_DRIVER, BY_SHORT_NAME, FAMILIES, Family
-from drawbridge.facts.families import find_family
+from drawbridge.facts.families import PRODUCT_WORDS, find_family
 from drawbridge.facts.model import Facts
 from drawbridge.names import PARTITION_ATTRIBUTE
 from drawbridge.translate.legacy.asks import Ask, Kind
@@ -181,7 +181,7 @@ def _named(target: Target, facts: Facts | None, configuration: Configuration) ->
 
 
 def find_unread(target: Target) -> Iterator[tuple[str, str]]:
-    """Yield the fields of a target that are set and that no claim depends on, with the reason."""
+    """Yield the fields of a target that are set and that nothing reads, with the reason."""
     family = find_family(target)
     is_gpu = target.kind == Kind.GPU.value
     # Of devices that names request, only the entry tells what they publish.
@@ -196,9 +196,12 @@ def find_unread(target: Target) -> Iterator[tuple[str, str]]:
     by_kind = is_gpu and (family is None or family.short_name in _SHARING_WITHOUT_FACTS)
     if shares and not (by_kind or _has_counting_names(target)):
         yield "sharing", reason
+    # The facts tell products apart, and several shared devices that a name requests must differ.
+    read = PRODUCT_WORDS if target.kind is None else frozenset[str]()
+    if target.names and (shares or target.amounts):
+        read |= {"uuid"}
     for word in target.attributes if not is_declared else ():
-        # Several shared devices that a name requests must differ.
-        if not (word == "uuid" and target.names and (shares or target.amounts)):
+        if word not in read:
             yield f"attributes[{word}]", reason
     for word in target.capacities if not (is_gpu and is_declared) else ():
         yield f"capacities[{word}]", reason
