@@ -54,16 +54,15 @@ def _list_groups(configuration: Configuration) -> Iterator[_Entry]:
 
 
 def _list_partitions(configuration: Configuration) -> Iterator[_Entry]:
-    """Yield each device of each size once: two partitions of one entry are compared elsewhere."""
+    """Yield each partition of an entry once: two partitions of one entry are compared elsewhere."""
     for i, entry in enumerate(configuration.partitions):
         name = entry.name or PARTITION_ATTRIBUTE
-        listed = set()
-        for j, members in enumerate(entry.partitions):
-            for number in members:
-                subject = (entry.driver, entry.attribute, name, len(members), number)
-                if subject not in listed:
-                    yield _Entry(f"partitions[{i}].partitions[{j}]", subject, entry.selector)
-                listed.add(subject)
+        listed: dict[frozenset[int], int] = {}
+        for j, numbers in enumerate(entry.partitions):
+            listed.setdefault(frozenset(numbers), j)
+        for members, j in listed.items():
+            subject = (entry.driver, entry.attribute, name, members)
+            yield _Entry(f"partitions[{i}].partitions[{j}]", subject, entry.selector)
 
 
 _LISTS: Final[tuple[Callable[[Configuration], Iterator[_Entry]], ...]] = (
