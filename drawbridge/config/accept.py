@@ -143,7 +143,9 @@ def _find_wrong_limits(
     total = quota.total.get(name, {})
     for amount, most in amounts.items():
         own = amount.rpartition("/")[2]
-        if amount != DEVICES and own.lower() in _LIKE_DEVICES:
+        if amount == DEVICES and most.exact_int() is None:
+            yield amount, WRONG_VALUE, f"{amount} must be a whole number, and is {most}"
+        elif amount != DEVICES and own.lower() in _LIKE_DEVICES:
             yield amount, no_effect, f"no device has a capacity {amount}; {DEVICES} counts devices"
         elif own != amount and own in amounts:
             yield amount, no_effect, f"{own} is the same capacity; keep one of them"

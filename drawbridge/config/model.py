@@ -25,16 +25,17 @@ from drawbridge.config.string_formats import (
     LabelValue,
     NetworkName,
     NodeShapeText,
+    NonNegativeQuantity,
     ObjectName,
-    PositiveQuantity,
     ResourceName,
+    UnitQuantity,
     WholeQuantity,
 )
 from drawbridge.config.target import NamedDevices, Target
 from drawbridge.dra.compatibility import UnsetGroups
 from drawbridge.names import API_VERSION
 
-QuotaAmounts = Mapping[AttributeName, WholeQuantity]
+QuotaAmounts = Mapping[AttributeName, NonNegativeQuantity]
 
 
 KIND: Final = "Configuration"
@@ -125,7 +126,7 @@ class Legacy(ConfigurationPart, frozen=True):
         describe("Custom resource names, and the known resource that each one stands for."),
     ] = {}
     units: Annotated[
-        Mapping[ResourceName, PositiveQuantity],
+        Mapping[ResourceName, UnitQuantity],
         describe("The amount that one unit of a resource stands for, such as 2Mi."),
     ] = {}
     defaults: Annotated[

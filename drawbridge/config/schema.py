@@ -71,7 +71,7 @@ def describe_type(info: inspect.Type) -> str:  # noqa: PLR0911  # one line for e
         case inspect.DictType(key_type=key, value_type=item):
             return f"map of {describe_type(key)} to {describe_type(item)}"
         case inspect.CustomType(cls=cls) if issubclass(
-            cls, string_formats.Text | string_formats.WholeQuantity
+            cls, string_formats.Text | string_formats.NonNegativeQuantity
         ):
             return cls.NAME
         case inspect.LiteralType(values=values):

@@ -15,7 +15,6 @@ _LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
 _KEY: Final = r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
 _PROPERTY: Final = r"[A-Za-z0-9_./-]+=[^,]+"
-_WHOLE_QUANTITY: Final = r"^\s*\+?[0-9.]+([kMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?\s*$"
 # An amount with a unit of bytes, as people write it; a name such as 1g.10gb is none.
 _AMOUNT: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([KMGTPEkmgtpe])([iI]?)(?:[bB]|[bB]ytes)?")
 _MAX_EXPRESSION_LENGTH: Final = 10 * 1024
@@ -200,44 +199,65 @@ def shape_properties(shape: str) -> list[tuple[str, str]]:
     return [(name.strip(), value.strip()) for name, _, value in pairs]
 
 
-class WholeQuantity(Quantity):
-    """A quantity that is a whole number of an int64."""
+class NonNegativeQuantity(Quantity):
+    """A quantity that is not negative. SUFFIXES are those of one letter."""
 
     __slots__ = ()
-    NAME: ClassVar[str] = "whole quantity"
-    LEAST: ClassVar[int] = 0
+    NAME: ClassVar[str] = "quantity"
+    SUFFIXES: ClassVar[str] = "numkMGTPE"
+    MIN: ClassVar[int] = 0
 
     @classmethod
-    def read(cls, value: object) -> "WholeQuantity":
+    def read(cls, value: object) -> "NonNegativeQuantity":
         """Convert a plain value. Raises ValueError if it is not in the range."""
         if value is None:
             raise ValueError("must not be null")
         read = from_json(value)
-        number = read.exact_int()
-        shown = describe_value(value)
-        amount, milli, _ = shown.strip('" ').partition("m")
-        if milli:
-            hint = f"m stands for thousandths; did you mean {amount}Mi?"
-            raise ValueError(f"must be a whole number, not {shown}; {hint}")
-        if number is None:
-            raise ValueError(f"must be a whole number, not {shown}")
-        if not cls.LEAST <= number <= INT64_MAX:
-            limit = f"at least {cls.LEAST}" if number < cls.LEAST else "less than 8Ei"
-            raise ValueError(f"must be {limit}, not {shown}")
+        if problem := cls.problem(read, value):
+            raise ValueError(f"must be {problem}")
         return cls(read.mantissa, read.scale, read.format, read.decimal, read.text)
 
+    @classmethod
+    def problem(cls, read: Quantity, value: object) -> str:
+        """Return what the amount must be and is not."""
+        is_enough = read.compare(Quantity.of(cls.MIN)) >= 0
+        return "" if is_enough else f"at least {cls.MIN}, not {describe_value(value)}"
 
-class PositiveQuantity(WholeQuantity):
-    """A quantity that is a positive whole number of an int64."""
+
+class WholeQuantity(NonNegativeQuantity):
+    """A quantity that is a whole number of an int64, without a suffix for parts."""
+
+    __slots__ = ()
+    NAME = "whole quantity"
+    SUFFIXES = "kMGTPE"
+
+    @classmethod
+    def problem(cls, read: Quantity, value: object) -> str:
+        """Return what the amount must be and is not."""
+        number, shown = read.exact_int(), describe_value(value)
+        if number is None or f"{value}".strip().endswith(("n", "u", "m")):
+            return f"a whole number, not {shown}"
+        return f"less than 8Ei, not {shown}" if number > INT64_MAX else super().problem(read, value)
+
+
+class UnitQuantity(WholeQuantity):
+    """A positive whole number of an int64. Units of memory are usual."""
 
     __slots__ = ()
     NAME = "positive whole quantity"
-    LEAST = 1
+    MIN = 1
+
+    @classmethod
+    def problem(cls, read: Quantity, value: object) -> str:
+        """Return what the amount must be and is not."""
+        number, milli, _ = describe_value(value).strip('" ').partition("m")
+        hint = f"; m stands for thousandths; did you mean {number}Mi?" if milli else ""
+        return f"{super().problem(read, value)}{hint}"
 
 
 def read_text(kind: type, value: object) -> object:
     """Convert a plain value to `kind`. Raises ValueError if the value is not valid."""
-    if issubclass(kind, WholeQuantity):
+    if issubclass(kind, NonNegativeQuantity):
         return kind.read(value)
     if not issubclass(kind, Text):
         raise TypeError(f"{kind.__name__} is not a string format")
@@ -257,13 +277,15 @@ def to_plain(value: object) -> object:
 
 def json_schema(kind: type) -> dict[str, object]:
     """Return the JSON Schema of `kind`."""
-    if issubclass(kind, WholeQuantity):
+    if issubclass(kind, NonNegativeQuantity):
+        suffixes = f"[{kind.SUFFIXES}]|[KMGTPE]i|[eE][+-]?[0-9]+"
+        is_whole = issubclass(kind, WholeQuantity)
         return {
-            "type": ["string", "integer"],
+            "type": ["string", "integer" if is_whole else "number"],
             "title": kind.__name__,
-            "pattern": _WHOLE_QUANTITY,
-            "minimum": kind.LEAST,
-            "maximum": INT64_MAX,
+            "pattern": rf"^\s*[+-]?[0-9.]*({suffixes})?\s*$",
+            "minimum": kind.MIN,
+            **({"maximum": INT64_MAX} if is_whole else {}),
         }
     if issubclass(kind, Text):
         return {"type": "string", "pattern": f"^({kind.PATTERN})$", "maxLength": kind.MAX_LENGTH}

@@ -36,6 +36,7 @@ BEYOND = {
     "a weight of something that no device can have",
     "more weights than anybody needs",
     "limits without effect",
+    "limits that count devices and are no whole numbers",
     "an expression that does not compile",
     "expressions of another type",
     "an expected node with a property twice",
@@ -88,6 +89,33 @@ def test_the_schema_accepts_what_the_loader_accepts(case: dict[str, Any]) -> Non
         Configuration,
     )
     assert validator.is_valid(value) == accepted
+
+
+# Of numbers that are no whole ones, too large or 0, only the loader knows it in every notation.
+AMOUNTS = (
+    *("0", "-0", "8", " 1.5Gi ", "Gi", "+5", "2k", "1e3", "20e-1", "7Ei", "1e30", "2.5", "2500m"),
+    *("1000000u", "5000000000n", 0, 8, 2.5, 2**63 - 1, 10**30, "x", "5 Gi", "141GB", -1, None),
+)
+FIELDS: dict[str, Any] = {
+    "units": lambda amount: {"legacy": {"units": {"a.io/a": amount}}},
+    "defaults": lambda amount: {"legacy": {"defaults": {"a.io/a": amount}}},
+    "limits": lambda amount: {"quotas": [{"name": "a", "total": {"a": {"memory": amount}}}]},
+}
+
+
+@every_row("field", FIELDS)
+def test_the_schema_accepts_every_amount_that_the_loader_accepts(field: str) -> None:
+    validator = jsonschema.Draft202012Validator(configuration_schema())
+    refused = []
+    for amount in AMOUNTS:
+        value = {**HEAD, **FIELDS[field](amount)}
+        loaded = accept_configuration(value, ())
+        assert not isinstance(loaded, Configuration) or validator.is_valid(value), amount
+        if not validator.is_valid(value):
+            refused.append(amount)
+    parts = ("2500m", "1000000u", "5000000000n", 2.5, 10**30) if field != "limits" else ()
+    zero = (0,) if field == "units" else ()
+    assert set(refused) == {*parts, *zero, "x", "5 Gi", "141GB", -1, None}
 
 
 def test_the_page_has_every_field_once() -> None:
