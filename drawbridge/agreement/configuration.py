@@ -18,14 +18,18 @@ from drawbridge.config.codes import (
 )
 from drawbridge.config.load import OBJECT
 from drawbridge.config.model import Configuration, Placement
+from drawbridge.config.string_formats import shape_properties
 from drawbridge.config.target import Target
 from drawbridge.dra.codes import WRONG_VALUE
+from drawbridge.dra.decode_errors import describe_value
+from drawbridge.dra.device_quotas import find_capacity_name
+from drawbridge.dra.quantity import valid_quantity
 from drawbridge.dra.slices import Slice
 from drawbridge.facts.families import find_family
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.dialects import hami, volcano
 from drawbridge.translate.legacy.read import find_dialects
-from drawbridge.translate.targets.available import MODULES, find_unread
+from drawbridge.translate.targets.available import MODULES, find_unread, list_capacities
 
 # Of the dialects that read defaults.
 _PERCENTAGES: Final = (hami.NAMES.cores, volcano.NAMES.cores)
@@ -37,7 +41,7 @@ def read_configuration(value: object) -> Configuration | tuple[Finding, ...]:
     loaded = accept_configuration(value, ACCEPTED_NAMES)
     if not isinstance(loaded, Configuration):
         return loaded
-    checks = (_check_names, _check_percentages, _check_drivers, _check_unread)
+    checks = (_check_names, _check_percentages, _check_drivers, _check_unread, _check_shapes)
     return tuple(finding for check in checks for finding in check(loaded)) or loaded
 
 
@@ -79,6 +83,17 @@ def _check_unread(configuration: Configuration) -> Iterator[Finding]:
         for field, reason in find_unread(target):
             message = f"{field} has no effect: {reason}"
             yield ENTRY_WITHOUT_EFFECT.at(f"targets[{i}].{field}", message, object=OBJECT)
+
+
+def _check_shapes(configuration: Configuration) -> Iterator[Finding]:
+    for i, entry in enumerate(configuration.fleet):
+        capacities = list_capacities(entry.class_, configuration)
+        for j, shape in enumerate(entry.expected_shapes):
+            for name, value in shape_properties(shape):
+                if find_capacity_name(name, capacities) and valid_quantity(value) is None:
+                    shown = describe_value(value)
+                    message = f"{name} is a capacity, so it must be a quantity, not {shown}"
+                    yield WRONG_VALUE.at(f"fleet[{i}].expectedShapes[{j}]", message, object=OBJECT)
 
 
 def report_not_published(

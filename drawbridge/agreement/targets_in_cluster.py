@@ -22,6 +22,7 @@ from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.device import Attribute
 from drawbridge.dra.device_quotas import DEVICES, find_capacity_name
 from drawbridge.dra.nodes import Node
+from drawbridge.dra.quantity import valid_quantity
 from drawbridge.dra.rules import OTHER_WEIGHTS
 from drawbridge.dra.similar_names import suggest
 from drawbridge.dra.slices import Slice
@@ -29,6 +30,7 @@ from drawbridge.facts.served_names import advertised_resources
 from drawbridge.finding import Finding
 from drawbridge.judge.slices.expressions import (
     PublishedDevice,
+    published_attributes,
     published_capacities,
     published_devices,
     published_properties,
@@ -118,15 +120,21 @@ def report_shapes(
 ) -> Iterator[Finding]:
     """Report properties of expected nodes that no device of their class publishes."""
     stated = [
-        (f"fleet[{i}].expectedShapes[{j}]", f"{entry.class_}", name)
+        (f"fleet[{i}].expectedShapes[{j}]", f"{entry.class_}", name, valid_quantity(value))
         for i, entry in enumerate(configuration.fleet)
         for j, shape in enumerate(entry.expected_shapes)
-        for name, _ in shape_properties(shape)
+        for name, value in shape_properties(shape)
     ]
+    amounts = [(path, name, of) for path, name, of, amount in stated if amount is not None]
+    texts = [(path, name, of) for path, name, of, amount in stated if amount is None]
     cluster = _Cluster(classes, slices, selectors)
-    for path, name, problem in _find_unpublished(stated, published_properties, cluster):
-        message = f"no device of class {name} publishes the property {problem}"
-        yield SHAPE_NOT_PUBLISHED.at(path, message, object=OBJECT)
+    for what, named, list_published in (
+        ("property", amounts, published_properties),
+        ("attribute", texts, published_attributes),  # a capacity is a quantity
+    ):
+        for path, name, problem in _find_unpublished(named, list_published, cluster):
+            message = f"no device of class {name} publishes the {what} {problem}"
+            yield SHAPE_NOT_PUBLISHED.at(path, message, object=OBJECT)
 
 
 def _find_unpublished(

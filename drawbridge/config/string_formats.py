@@ -8,15 +8,13 @@ from typing import ClassVar, Final
 
 from drawbridge.dra import formats
 from drawbridge.dra.decode_errors import describe_value
-from drawbridge.dra.quantity import INT64_MAX, Quantity, from_json, valid_quantity
+from drawbridge.dra.quantity import INT64_MAX, Quantity, from_json
 from drawbridge.dra.rules import check_weight_name
 
 _LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
 _KEY: Final = r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
 _PROPERTY: Final = r"[A-Za-z0-9_./-]+=[^,]+"
-# An amount with a unit of bytes, as people write it; a name such as 1g.10gb is none.
-_AMOUNT: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([KMGTPEkmgtpe])([iI]?)(?:[bB]|[bB]ytes)?")
 _MAX_EXPRESSION_LENGTH: Final = 10 * 1024
 
 
@@ -178,19 +176,7 @@ class NodeShapeText(Text):
         wrong = (formats.check_qualified_name(name) for name, _ in properties)
         if problem := next(filter(None, wrong), None):
             return f"has a property whose name {problem}"
-        for name, value in properties:
-            if meant := _find_amount_meant(value):
-                return f"has {name}={value}, which is no amount; did you mean {meant}?"
         return "names a property twice" if len(dict(properties)) < len(properties) else None
-
-
-def _find_amount_meant(text: str) -> str:
-    """Return the quantity that was probably meant by an amount of bytes that is none."""
-    amount, quantity = _AMOUNT.fullmatch(text), valid_quantity(text)
-    if amount is None or (quantity and quantity.exact_int() is not None):
-        return ""
-    number, prefix, binary = amount[1], amount[2].upper(), amount[3].lower()
-    return f"{number}{prefix}{binary}" if binary or prefix != "K" else f"{number}k"
 
 
 def shape_properties(shape: str) -> list[tuple[str, str]]:

@@ -18,7 +18,7 @@ PUBLISHED = load_cases(Path(__file__).parent / "cases" / "published.yaml")
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_table(case: YamlValue) -> None:
-    fields = {name: case[name] for name in ("targets", "legacy") if name in case}
+    fields = {name: case[name] for name in ("targets", "legacy", "fleet") if name in case}
     loaded = read_configuration({"apiVersion": API_VERSION, "kind": KIND, **fields})
     findings = () if isinstance(loaded, Configuration) else loaded
     assert [f"{each.code} {each.path}" for each in findings] == case["findings"]

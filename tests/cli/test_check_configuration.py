@@ -198,6 +198,8 @@ status: {{allocatable: {{e.io/fast: 2}}}}
         (["quotas: [{name: q, single: {all: {memory: 1Gi}}}]"], []),
         (["fleet: [{class: all, expectedShapes: ['8x memroy=1Gi']}]"], ["ShapeNotPublished"]),
         (["fleet: [{class: all, expectedShapes: ['8x e.io/memory=1Gi']}]"], ["ShapeNotPublished"]),
+        (["fleet: [{class: all, expectedShapes: ['8x memory=1GB']}]"], ["ShapeNotPublished"]),
+        (["fleet: [{class: all, expectedShapes: ['8x memory=1.5Gi, numa=1GB']}]"], []),
         (["fleet: [{class: all, expectedShapes: [8x, '8x memory=1Gi, d.io/numa=1']}]"], []),
         (["quotas: [{name: q, total: {all: {d.io/memory: 1Gi}}}]"], []),
     ],

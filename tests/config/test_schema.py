@@ -40,7 +40,6 @@ BEYOND = {
     "an expression that does not compile",
     "expressions of another type",
     "an expected node with a property twice",
-    "expected nodes with amounts that cannot be read",
     "bridge placement without pools",
     "bridge placement with an empty list of pools",
     "owned pools without bridge placement",

@@ -159,6 +159,11 @@ def published_properties(devices: Iterable[PublishedDevice]) -> frozenset[str]:
     return _list_published(devices, "attributes", "capacity")
 
 
+def published_attributes(devices: Iterable[PublishedDevice]) -> frozenset[str]:
+    """Return the names of the attributes of devices, with their domains."""
+    return _list_published(devices, "attributes")
+
+
 def _list_published(devices: Iterable[PublishedDevice], *kinds: str) -> frozenset[str]:
     names = _published_names(devices)
     return frozenset(f"{domain}/{name}" for kind, domain, name in names if kind in kinds)

@@ -66,6 +66,22 @@ def find_vocabulary(family: Family, configuration: Configuration) -> DriverVocab
     return _VOCABULARIES.get(family.short_name, DriverVocabulary())
 
 
+def list_capacities(class_: str, configuration: Configuration) -> frozenset[str]:
+    """Return the full names by which the drivers of a class surely publish capacities."""
+    vocabularies = [
+        find_vocabulary(family, configuration) for family in FAMILIES if class_ in family.classes
+    ]
+    for target in configuration.targets:
+        if target.class_ == class_:
+            vocabularies += [
+                make(target, None, configuration).vocabulary for make in (_configured, _named)
+            ]
+    names = (
+        (known.memory, known.cores, known.shares, *known.amounts.values()) for known in vocabularies
+    )
+    return frozenset(name for each in names for name in each if name)
+
+
 def add_served_names(configuration: Configuration, facts: Facts | None) -> Configuration:
     """Add a target for each name that a DeviceClass serves and that no entry has."""
     served = [
