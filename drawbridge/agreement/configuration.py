@@ -23,16 +23,17 @@ from drawbridge.config.target import Target
 from drawbridge.dra.codes import WRONG_VALUE
 from drawbridge.dra.decode_errors import describe_value
 from drawbridge.dra.device_quotas import find_capacity_name
-from drawbridge.dra.quantity import valid_quantity
+from drawbridge.dra.quantity import Format, valid_quantity
 from drawbridge.dra.slices import Slice
 from drawbridge.facts.families import find_family
 from drawbridge.finding import Finding
-from drawbridge.translate.legacy.dialects import hami, volcano
+from drawbridge.translate.legacy.dialects import hami, vgpu, volcano
 from drawbridge.translate.legacy.read import find_dialects
 from drawbridge.translate.targets.available import MODULES, find_unread, list_capacities
 
 # Of the dialects that read defaults.
 _PERCENTAGES: Final = (hami.NAMES.cores, volcano.NAMES.cores)
+_MEMORIES: Final = (hami.NAMES.memory, volcano.NAMES.memory)
 _SHARED: Final = "the capacity for several claims"
 
 
@@ -41,7 +42,7 @@ def read_configuration(value: object) -> Configuration | tuple[Finding, ...]:
     loaded = accept_configuration(value, ACCEPTED_NAMES)
     if not isinstance(loaded, Configuration):
         return loaded
-    checks = (_check_names, _check_percentages, _check_drivers, _check_unread, _check_shapes)
+    checks = (_check_names, _check_defaults, _check_drivers, _check_unread, _check_shapes)
     return tuple(finding for check in checks for finding in check(loaded)) or loaded
 
 
@@ -53,11 +54,20 @@ def _check_names(configuration: Configuration) -> Iterator[Finding]:
             yield RESOURCE_NAME_TAKEN.at(path, message, object=OBJECT)
 
 
-def _check_percentages(configuration: Configuration) -> Iterator[Finding]:
+def _check_defaults(configuration: Configuration) -> Iterator[Finding]:
+    units = vgpu.units(configuration.legacy)
     for name, amount in configuration.legacy.defaults.items():
-        if name in _PERCENTAGES and amount.value() > 100:
+        path, number = f"legacy.defaults[{name}]", amount.value()
+        if name in _PERCENTAGES and number > 100:
             message = f"{name} must be from 0 to 100 percent, not {amount}"
-            yield WRONG_VALUE.at(f"legacy.defaults[{name}]", message, object=OBJECT)
+            yield WRONG_VALUE.at(path, message, object=OBJECT)
+        if name in _MEMORIES:
+            unit_size = vgpu.configured_amount(units, name, vgpu.MI)
+            is_suffixed = amount.format is Format.BINARY_SI
+            for problem, remedy in vgpu.check_units(
+                number, f"{amount}", unit_size, is_suffixed=is_suffixed
+            ):
+                yield WRONG_VALUE.at(path, f"{name} {problem}", object=OBJECT, remedy=remedy)
 
 
 def _check_drivers(configuration: Configuration) -> Iterator[Finding]:

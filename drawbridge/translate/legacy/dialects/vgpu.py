@@ -4,14 +4,14 @@ Each dialect has its own names for count, memory, percentage of memory and perce
 Annotations select GPUs by type and UUID.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final, cast
 
 from drawbridge.config.model import Legacy
 from drawbridge.dra.decode_errors import describe_choice
-from drawbridge.dra.quantity import Quantity
+from drawbridge.dra.quantity import INT64_MAX, Quantity
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.asks import Ask, Bytes, DeviceShare, Isolation, Percent
 from drawbridge.translate.legacy.codes import (
@@ -87,24 +87,31 @@ def defaults(legacy: Legacy) -> Mapping[str, Quantity]:
 
 
 def read_memory(resource: DeviceResource, legacy: Legacy) -> tuple[Bytes, list[Finding]]:
-    """Read memory as a number of units. A suffix multiplies the number and exceeds every GPU."""
+    """Read memory as a number of units."""
     unit_size = configured_amount(units(legacy), resource.name, MI)
-    size = Bytes(resource.amount * unit_size)
-    suffixed = (
-        resource.amount_text.strip()[-1:].isalpha()
-        and resource.amount_text.strip()[-1:] in "iKMGTPE"
-    )
-    if not suffixed and resource.amount < _INT32:
-        return size, []
-    intended = resource.amount // unit_size if unit_size else 0
-    return size, [
-        AMOUNT_REFUSED.at(
-            resource.where,
-            f"{resource.original_name} counts units of {unit_size >> 20}Mi, not bytes; "
-            f"{resource.amount_text} units are more memory than any GPU has",
-            remedy=f'Write "{intended}".' if intended else None,
+    last = resource.amount_text.strip()[-1:]
+    is_suffixed = last.isalpha() and last in "iKMGTPE"
+    findings = [
+        AMOUNT_REFUSED.at(resource.where, f"{resource.original_name} {problem}", remedy=remedy)
+        for problem, remedy in check_units(
+            resource.amount, resource.amount_text, unit_size, is_suffixed=is_suffixed
         )
     ]
+    return Bytes(resource.amount * unit_size), findings
+
+
+def check_units(
+    number: int, text: str, unit_size: int, *, is_suffixed: bool
+) -> Iterator[tuple[str, str | None]]:
+    """Yield what is wrong with a number of units of memory, and the remedy.
+
+    A suffix multiplies the number and exceeds every GPU.
+    """
+    if is_suffixed or number >= _INT32 or number * unit_size > INT64_MAX:
+        intended = number // unit_size
+        meaning = f"counts units of {unit_size >> 20}Mi, not bytes"
+        problem = f"{meaning}; {text} units are more memory than any GPU has"
+        yield problem, f'Write "{intended}".' if intended else None
 
 
 def check_percentage(resource: DeviceResource) -> list[Finding]:
