@@ -47,8 +47,7 @@ def read_configuration(value: object) -> Configuration | tuple[Finding, ...]:
 
 
 def _check_names(configuration: Configuration) -> Iterator[Finding]:
-    renames = ((f"legacy.renames[{name}]", f"{name}") for name in configuration.legacy.renames)
-    for path, name in (*list_names(configuration), *renames):
+    for path, name in list_names(configuration):
         if dialects := find_dialects(name):
             message = f"{name} has a meaning in the dialect {' and '.join(dialects)}"
             yield RESOURCE_NAME_TAKEN.at(path, message, object=OBJECT)

@@ -165,6 +165,8 @@ status: {{allocatable: {{e.io/fast: 2}}}}
         (["legacy: {units: {nobody.io/mem: 2Mi}}"], ["UnitWithoutUse"]),
         (["legacy: {defaults: {nobody.io/mem: '1'}}"], ["UnitWithoutUse"]),
         (["legacy: {renames: {e.io/gpu: nvidia.com/gpuu}}"], ["UnitWithoutUse"]),
+        (["legacy: {renames: {nvidia.com/gpu: e.io/nothing}}"], ["UnitWithoutUse"]),
+        (["legacy: {renames: {nvidia.com/gpu: d.io/gpu}}"], []),
         (["legacy: {renames: {e.io/a: e.io/b, e.io/b: e.io/a}}"], ["EntryWithoutEffect"] * 2),
         (["legacy: {renames: {e.io/a: nvidia.com/mig-1g.5gb, e.io/b: google.com/tpu}}"], []),
         (["legacy: {renames: {e.io/a: d.io/gpu}}"], []),
