@@ -14,14 +14,15 @@ DATA = {"config.yaml": f"{HEAD}placement: native\n"}
 WRONG = {"config.yaml": f"{HEAD}placement: natve\n"}
 
 
-def ask(value: object, kind: str = "ConfigMap", name: str = "drawbridge-config") -> Reply:
+def ask(value: object, name: str = "drawbridge-config", old: object = None) -> Reply:
     request = {
         "uid": "u-1",
-        "kind": {"group": "", "version": "v1", "kind": kind},
+        "kind": {"group": "", "version": "v1", "kind": "ConfigMap"},
         "operation": "UPDATE",
         "namespace": "drawbridge-system",
         "name": name,
         "object": value,
+        "oldObject": old,
     }
     head = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
     return review_configuration(json.dumps({**head, "request": request}).encode())
@@ -65,6 +66,23 @@ def test_it_is_denied_with_the_findings_of_the_commands(
     assert not answer["allowed"]
     assert answer["status"]["code"] == code
     assert message in answer["status"]["message"]
+
+
+@every_row("old", [{"data": DATA}, {"data": {}}, {}, "text"], ids=str)
+def test_a_changed_text_is_denied(old: object) -> None:
+    assert not response(ask({"data": WRONG}, old=old))["allowed"]
+
+
+@every_row(
+    ("data", "message"),
+    [(WRONG, "did you mean native?"), ({}, "has no key config.yaml")],
+    ids=["text", "none"],
+)
+def test_a_text_that_stays_as_it_is_gets_a_warning(data: object, message: str) -> None:
+    labelled = {"metadata": {"labels": {"team": "a"}}, "data": data}
+    answer = response(ask(labelled, old={"data": data}))
+    assert answer["allowed"]
+    assert message in " ".join(answer["warnings"])
 
 
 def test_a_body_that_is_no_review_is_malformed() -> None:
