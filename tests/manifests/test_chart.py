@@ -313,9 +313,11 @@ def test_the_configuration_may_repeat_its_head(tmp_path: Path) -> None:
     assert rendering.render_chart(values, tmp_path) == rendering.render_chart({}, tmp_path)
 
 
-def test_a_certificate_in_a_secret_needs_its_ca(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="/tls/caBundle"):
-        rendering.render_chart({"tls": {"mode": "secret"}}, tmp_path)
+def test_a_certificate_in_a_secret_may_have_a_ca_that_others_inject(tmp_path: Path) -> None:
+    objects = rendering.render_chart({"tls": {"mode": "secret"}}, tmp_path)
+    hooks = [hook for each in objects for hook in each.get("webhooks", ())]
+    assert hooks
+    assert not [hook for hook in hooks if "caBundle" in hook["clientConfig"]]
 
 
 def test_a_key_in_two_values_is_rendered_once(tmp_path: Path) -> None:

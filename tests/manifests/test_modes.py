@@ -30,7 +30,7 @@ def list_names(objects: list[Json], kind: str) -> set[str]:
 def test_without_managed_certificates_no_account_has_a_right_on_secrets(
     mode: str, tmp_path: Path
 ) -> None:
-    objects = rendering.render_chart({**PARTS, "tls": {"mode": mode, "caBundle": "QUJD"}}, tmp_path)
+    objects = rendering.render_chart({**PARTS, "tls": {"mode": mode}}, tmp_path)
     assert not list(list_rights(objects, "secrets"))
     policies = list_names(objects, "ValidatingAdmissionPolicy")
     assert policies == {"drawbridge-controller-webhooks"}
@@ -66,9 +66,7 @@ def test_only_with_the_scheduler_the_controller_keeps_a_fence_of_rules(
 
 def test_a_role_that_is_left_out_is_bound_to_nobody(tmp_path: Path) -> None:
     for mode in ("managed", "secret"):
-        objects = rendering.render_chart(
-            {**PARTS, "tls": {"mode": mode, "caBundle": "QUJD"}}, tmp_path
-        )
+        objects = rendering.render_chart({**PARTS, "tls": {"mode": mode}}, tmp_path)
         for kind in ("Role", "ClusterRole"):
             bound = {
                 each["roleRef"]["name"]
