@@ -120,12 +120,8 @@ _NODE_PORTS: Final = {
     "webhook": {"admission": 19443, "health": 18081, "metrics": 18080},
     "judge": {"admission": 19444, "health": 18083, "metrics": 18082},
 }
-# Of listeners in one network, each needs a port of its own.
-_DISTINCT_PORTS: Final = """\
-{{{{- include "drawbridge.distinctPorts" (dict {own}) }}}}
-{{{{- if and .Values.judge.enabled .Values.webhook.hostNetwork .Values.judge.hostNetwork }}}}
-{{{{- include "drawbridge.distinctPorts" (dict {of_node}) }}}}
-{{{{- end }}}}"""
+# The pods of two parts can be on different nodes, but the listeners of a pod share a network.
+_DISTINCT_PORTS: Final = '{{{{- include "drawbridge.distinctPorts" (dict {ports}) }}}}'
 _HOST_NETWORK: Final = """\
 {{{{- if {value}.hostNetwork }}}}
 hostNetwork: true
@@ -267,27 +263,14 @@ def _edit_network(spec: JSON, value: str, ports: dict[str, int], holders: Placeh
             value=value, name=name, option=option, host=host.format(value=value), port=expression
         )
         container["args"].append(holders.lines(listen))
-    pod[holders.lines(_compare_ports(listening))] = None
+    named = (f'"{each.removeprefix(".Values.")}" ({port})' for each, port in listening.items())
+    pod[holders.lines(_DISTINCT_PORTS.format(ports=" ".join(named)))] = None
     for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
         container[probe]["httpGet"][holders.lines(_PROBED.format(value=value))] = None
     # Two replicas cannot share a node and its ports: a rollout ends one before it begins another.
     rolling = spec["strategy"]["rollingUpdate"]
     for field, number in (("maxUnavailable", 1), ("maxSurge", 0)):
         rolling[field] = holders.inline(f"ternary {number} {rolling[field]} {value}.hostNetwork")
-
-
-def _compare_ports(own: dict[str, str]) -> str:
-    """Return the comparison of the ports of a part, and of all that can be on a node."""
-    of_node = {
-        f".Values.{part}.ports.{name}": f".Values.{part}.ports.{name} | default {number}"
-        for part, ports in _NODE_PORTS.items()
-        for name, number in ports.items()
-    }
-    return _DISTINCT_PORTS.format(own=_list_ports(own), of_node=_list_ports(of_node))
-
-
-def _list_ports(ports: dict[str, str]) -> str:
-    return " ".join(f'"{name.removeprefix(".Values.")}" ({port})' for name, port in ports.items())
 
 
 def _edit_scheduler(pod: JSON, value: str, holders: Placeholders) -> None:
