@@ -1,6 +1,6 @@
 """Compares what a Configuration names with the classes and devices known."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from drawbridge.cel.dra import Selectors
@@ -38,7 +38,7 @@ from drawbridge.judge.slices.expressions import (
     select_drivers,
 )
 from drawbridge.translate.legacy.misspelt_names import find_resource_name
-from drawbridge.translate.legacy.read import find_dialects
+from drawbridge.translate.legacy.read import DEFAULTS, UNITS, find_dialects
 
 # The words of `attributes` that are compared with texts; the others may be versions.
 _TEXTS: Final = ("product", "uuid", "architecture", "profile", "kernel-driver", "resource")
@@ -208,15 +208,17 @@ def report_units(
     A network gives its resource a meaning, so only the nodes tell whether the name is right.
     """
     legacy = configuration.legacy
-    entries: Mapping[str, Collection[str]] = {
-        "units": [f"{name}" for name in legacy.units],
-        "defaults": [f"{name}" for name in legacy.defaults],
-    }
-    read = {*configuration.named_devices, *(f"{name}" for name in legacy.renames)}
-    for field, names in entries.items():
+    amounts = {f"{name}" for target in configuration.targets for name in target.amounts}
+    for field, what, names, read in (
+        ("units", "a unit", legacy.units, UNITS | amounts),
+        ("defaults", "an amount by default", legacy.defaults, DEFAULTS),
+    ):
         for name in names:
-            if name not in read and not find_dialects(name):
-                message = f"nothing reads an amount of {name}{_suggest_name(name)}"
+            # Of a name that stands for another one, the other one is read.
+            meant = legacy.renames.get(name)
+            if name not in read or meant:
+                hint = f"; did you mean {meant}?" if meant in read else _suggest_name(name)
+                message = f"nothing reads {what} of {name}{hint}"
                 path = f"legacy.{field}[{name}]"
                 yield UNIT_WITHOUT_USE.at(path, message, object=OBJECT)
     served = {each.spec.extended_resource_name or "" for each in classes}

@@ -187,6 +187,13 @@ status: {{allocatable: {{e.io/fast: 2}}}}
         (["strategy: {classWeights: {gone: {memory: 5}}}"], ["TargetClassMissing"]),
         (["strategy: {classes: {all: packed}, classWeights: {all: {memory: 5}}}"], []),
         (["legacy: {units: {nvidia.com/gpumem: 2Mi, volcano.sh/gpu-memory: 10Mi}}"], []),
+        (["legacy: {units: {nvidia.com/gpu: 2, nvidia.com/gpucores: 2}}"], ["UnitWithoutUse"] * 2),
+        (["legacy: {defaults: {aliyun.com/gpu-mem: 2, amd.com/gpu: 2}}"], ["UnitWithoutUse"] * 2),
+        (["legacy: {defaults: {nvidia.com/gpu: 1, volcano.sh/vgpu-cores: 50}}"], []),
+        (
+            ["legacy: {renames: {e.io/a: nvidia.com/gpumem}, units: {e.io/a: 2Mi}}"],
+            ["UnitWithoutUse"],
+        ),
         (
             [
                 "legacy: {units: {e.io/mem: 2Mi}}",

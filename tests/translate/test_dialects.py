@@ -28,7 +28,8 @@ from drawbridge.translate.legacy.asks import (
 )
 from drawbridge.translate.legacy.codes import CODES
 from drawbridge.translate.legacy.dialects import Dialect
-from drawbridge.translate.legacy.read import DIALECTS, as_created, read_pod
+from drawbridge.translate.legacy.misspelt_names import NAMES
+from drawbridge.translate.legacy.read import DEFAULTS, DIALECTS, UNITS, as_created, read_pod
 from tests.tables import YamlValue, every_row, load_cases
 
 TABLES = sorted(Path(__file__).parent.glob("cases/dialects/*.yaml"))
@@ -241,3 +242,25 @@ def test_what_a_scheduler_wrote_is_no_part_of_the_pod_that_was_created(dialect: 
         "status": {"phase": "Running"},
     }
     assert as_created(allocated) == created
+
+
+# Resources beside which a dialect reads a unit, or takes an amount by default.
+BESIDE = [{}, *({name: 1} for name in ("metax-tech.com/sgpu", "volcano.sh/vgpu-number"))]
+BESIDE += [{"nvidia.com/gpu": 1}, {"nvidia.com/gpumem": 1}]
+
+
+@pytest.mark.parametrize(("field", "names"), [("units", UNITS), ("defaults", DEFAULTS)])
+def test_only_these_names_have_a_unit_or_a_default(field: str, names: frozenset[str]) -> None:
+    def is_read(name: str, beside: dict[str, int]) -> bool:
+        limits = {name: 1, **beside} if field == "units" else beside
+        first, second = (
+            read_pod(
+                build_pod({"containers": {"main": limits}}),
+                load_configuration({"legacy": {field: {name: amount}}}),
+            )
+            for amount in (3, 5)
+        )
+        return first != second
+
+    listed = (f"{domain}/{name}" for domain, names in NAMES.items() for name in names)
+    assert {name for name in listed if any(is_read(name, each) for each in BESIDE)} == names

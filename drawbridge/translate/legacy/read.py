@@ -55,6 +55,9 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
     rdma,
     *_READ_LAST,
 )
+# The names whose unit, or whose amount by default, a dialect reads from the configuration.
+UNITS: Final = frozenset((*aliyun.UNITS, *hami.UNITS, *metax.UNITS, *volcano.UNITS))
+DEFAULTS: Final = frozenset((*hami.DEFAULTS, *volcano.DEFAULTS))
 # The positions in that order of the dialects that a word triggers.
 _TRIGGERED: Final[Mapping[str, Sequence[int]]] = {
     word: [position for position, other in enumerate(DIALECTS) if word in other.TRIGGERS]

@@ -32,6 +32,7 @@ READS: Final[frozenset[str]] = frozenset()
 STANDALONE_KEYS: Final = ()
 _MEMORY: Final = "aliyun.com/gpu-mem"
 _CORES: Final = "aliyun.com/gpu-core.percentage"
+UNITS: Final = (_MEMORY,)
 ALLOCATED: Final = ("ALIYUN_COM_GPU_MEM_IDX", "ALIYUN_COM_GPU_MEM_ASSIGNED")
 _GI: Final = 1 << 30
 # No GPU has more GiB. A larger number counts MiB, the other unit of the plugin.

@@ -100,6 +100,8 @@ class _PodAnnotations(NamedTuple):
 _RELEVANT: Final = frozenset(_ANNOTATIONS)
 # A default for one of these in the configuration means that HAMi serves the cluster's GPUs.
 _DEFAULTED: Final = frozenset({NAMES.memory, NAMES.cores})
+UNITS: Final = (NAMES.memory,)
+DEFAULTS: Final = (NAMES.count, NAMES.memory, NAMES.cores)
 _NO_ANNOTATIONS: Final = _PodAnnotations()
 
 

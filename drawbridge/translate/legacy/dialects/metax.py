@@ -57,6 +57,7 @@ _NAMES: Final = vgpu.VgpuNames(
     nouse_type="",
 )
 _PARTS: Final = (_NAMES.memory, _NAMES.cores)
+UNITS: Final = (_NAMES.memory,)
 _CLASS: Final = "metax-tech.com/sgpu-app-class"
 _ONLINE: Final = "online"
 _POLICY: Final = "metax-tech.com/sgpu-qos-policy"

@@ -40,6 +40,8 @@ NAMES: Final = vgpu.VgpuNames(
 )
 _OLD_MEMORY: Final = "volcano.sh/gpu-memory"
 _OLD_COUNT: Final = "volcano.sh/gpu-number"
+UNITS: Final = (NAMES.memory, _OLD_MEMORY)
+DEFAULTS: Final = (NAMES.memory, NAMES.cores)
 _POLICY: Final = "volcano.sh/vgpu-podgroup-policy"
 
 
