@@ -7,8 +7,9 @@ namespaces, so that neither displaces the other. Reads no clock.
 """
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+
+import msgspec
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -52,6 +53,21 @@ def keep_whole(value: T) -> T:
     return value
 
 
+class Charge(msgspec.Struct, frozen=True, gc=False):
+    """What a writer pays for an object, and what it lacks to keep the whole object."""
+
+    writer: str = ""
+    size: int = 0
+    missing: int | None = None  # None: the object is not reduced or left out
+
+    def exceeds(self, before: "Charge") -> int:
+        """Return how much more the writer pays than before."""
+        return self.size - before.size if self.writer == before.writer else self.size
+
+
+FREE: Final = Charge()
+
+
 class MemoryShares:
     """How much of the memory each writer has. Not thread-safe."""
 
@@ -74,11 +90,37 @@ class MemoryShares:
 
     def add(self, writer: str, size: int) -> None:
         """Count what a writer adds, or with a negative size, what is no longer kept."""
+        if not size:
+            return
         self.used += size
         self.releases += size < 0
         self._by_writer[writer] += size
         if not self._by_writer[writer]:
             del self._by_writer[writer]
+
+
+class HeldMemory:
+    """What writers pay in advance, for what has been read and is not kept yet."""
+
+    def __init__(self, shares: MemoryShares) -> None:
+        self._shares = shares
+        self._sizes: Counter[str] = Counter()
+
+    def add(self, before: Charge, after: Charge) -> None:
+        """Hold what a charge takes more than the one that it is to replace.
+
+        If it takes less, the difference is given back only then: before, the other one can stay.
+        """
+        more = after.exceeds(before)
+        if more > 0:
+            self._shares.add(after.writer, more)
+            self._sizes[after.writer] += more
+
+    def give_back(self) -> None:
+        """Hold nothing any more."""
+        for writer, size in self._sizes.items():
+            self._shares.add(writer, -size)
+        self._sizes.clear()
 
 
 class MissingMemory(Generic[K]):
@@ -97,24 +139,19 @@ class MissingMemory(Generic[K]):
     def __len__(self) -> int:
         return len(self._writers)
 
-    def __iter__(self) -> Iterator[K]:
-        return iter(self._writers)
-
-    def __contains__(self, key: K) -> bool:
-        """Whether an object is not kept whole."""
-        return key in self._writers
-
-    def put(self, key: K, writer: str, size: int) -> None:
-        """Add an object, or change what it lacks."""
-        self.pop(key)
+    def put(self, key: K, charge: Charge) -> None:
+        """Add an object, change what it lacks, or remove it if that is nothing any more."""
+        self._pop(key)
+        writer, size = charge.writer, charge.missing
+        if size is None:
+            return
         self._writers[key] = writer
         sizes = self._sizes.setdefault(writer, {})
         if not sizes or size < self._smallest.get(writer, 0):
             self._smallest[writer] = size
         sizes[key] = size
 
-    def pop(self, key: K) -> None:
-        """Remove an object, if it is there."""
+    def _pop(self, key: K) -> None:
         writer = self._writers.pop(key, None)
         if writer is None:
             return

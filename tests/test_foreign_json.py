@@ -81,7 +81,7 @@ def test_a_claim_is_kept_with_its_devices_however_deep_its_other_parts_are(place
         "results":[{{"request":"r","driver":"d","pool":"p","device":"x"}}],
         "config":[{{"source":"FromClaim","opaque":{driver["allocation"]}}}]}}}}}}}}"""
         event = EVENT_DECODER.decode(f'{{"type":"MODIFIED","object":{raw}}}'.encode())
-        kept = index.read(read_header(event.object), bytes(event.object))
+        kept = index.read(read_header(event.object), bytes(event.object)).kept
         assert kept is not None, levels
         allocation = kept.value.status.allocation
         assert allocation is not None

@@ -190,7 +190,7 @@ class Cache(Generic[T]):
 
     @property
     def undecodable(self) -> int:
-        """The number of objects that are left out because they cannot be decoded."""
+        """The number of objects that cannot be decoded, or are left out for want of memory."""
         return self._index.undecodable
 
     @property
@@ -305,7 +305,8 @@ class Cache(Generic[T]):
             self._try_streaming = False
             initial = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
             try:
-                return await self._watch(initial, Listing(self._index))
+                with Listing(self._index) as listing:
+                    return await self._watch(initial, listing)
             except ApiError as error:
                 if error.code not in (400, 422):
                     raise
@@ -315,8 +316,8 @@ class Cache(Generic[T]):
         return None
 
     async def _list(self) -> None:
-        listing = Listing(self._index)
-        self._accept_list(listing, await self._read_list(listing, "application/json"))
+        with Listing(self._index) as listing:
+            self._accept_list(listing, await self._read_list(listing, "application/json"))
 
     async def _verify(self) -> None:
         """Compare the metadata of all objects; raises HistoryChangedError.
@@ -373,9 +374,10 @@ class Cache(Generic[T]):
         self._try_streaming = True
         self._listed_at, self.listed = self._now(), self.lists_begun
         self._expected.drop_reached(version)
-        self._index.replace(listing.objects.values(), listing.identities, version)
+        listing.replace_all(version)
         self._mark_in_sync(version)
         self._index.note_list(version, listing.identities.values())
+        listing.clear()
         self._synced.set()
 
     def _check_history(self, listed: Mapping[ObjectKey, Identity], version: str) -> None:
@@ -491,9 +493,5 @@ class Cache(Generic[T]):
         else:
             # With selectors, an object can also be added because it matches now.
             created = event_type == "ADDED" and not self._selectors
-            decoded = self._index.read(header, raw, created=created)
-            if decoded is None:
-                self._index.drop(header.key)
-            else:
-                self._index.put(decoded)
+            self._index.put(header.key, self._index.read(header, raw, created=created))
         self._mark_in_sync(version)

@@ -2,20 +2,21 @@
 
 import logging
 from collections.abc import Iterable
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
 import msgspec
 
 from drawbridge.cluster.history import Identity
 from drawbridge.cluster.store import (
-    CachedObject,
     ObjectHeader,
     ObjectIndex,
     ObjectKey,
+    ObjectState,
     pause_garbage_collection,
     read_header,
 )
 from drawbridge.foreign_json import UNDECODABLE
+from drawbridge.memory_shares import HeldMemory
 
 T = TypeVar("T")
 _LOG = logging.getLogger("drawbridge.cluster.cache")
@@ -48,22 +49,37 @@ class ListedHeaders:
 
 
 class Listing(ListedHeaders, Generic[T]):
-    """The decoded objects of a list as well; those that cannot be decoded are only named."""
+    """The states of the objects of a list as well.
+
+    It holds the memory that they take until it ends, whether they replace the others or not. So the
+    objects of one list cannot take more than the share of their writer.
+    """
 
     def __init__(self, index: ObjectIndex[T]) -> None:
         super().__init__()
         self._index = index
-        self.objects: dict[ObjectKey, CachedObject[T]] = {}
+        self._held = HeldMemory(index.shares)
+        self._states: dict[ObjectKey, ObjectState[T]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
 
     def clear(self) -> None:
-        """Begin again."""
+        """Begin again, or end."""
         super().clear()
-        self.objects.clear()
+        self._states = {}
+        self._held.give_back()
 
     def add(self, header: ObjectHeader, raw: bytes | msgspec.Raw) -> None:
         """Decode an object, and add it."""
         super().add(header, raw)
         # Copied, because a view keeps the whole page in memory as long as one object lives.
-        decoded = self._index.read(header, bytes(raw))
-        if decoded is not None:
-            self.objects[header.key] = decoded
+        state = self._states[header.key] = self._index.read(header, bytes(raw))
+        self._held.add(self._index.find(header.key).charge, state.charge)
+
+    def replace_all(self, version: str) -> None:
+        """Let the objects of the complete list replace all others."""
+        self._index.replace(self._states, version)

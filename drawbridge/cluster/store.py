@@ -9,7 +9,7 @@ one that cannot be decoded, what can be read of it, or what its last version had
 import contextlib
 import gc
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Annotated, Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -20,7 +20,7 @@ from drawbridge.cluster.history import Identity
 from drawbridge.cluster.resources import Resource
 from drawbridge.foreign_json import UNDECODABLE, ForeignDecoder, decode_foreign
 from drawbridge.kept_memory import estimate_memory, measure_memory
-from drawbridge.memory_shares import MemoryShares, MissingMemory
+from drawbridge.memory_shares import FREE, Charge, MemoryShares, MissingMemory
 from drawbridge.resource_version import parse_version
 
 T = TypeVar("T")
@@ -118,10 +118,6 @@ def read_header(raw: bytes | msgspec.Raw) -> ObjectHeader:
     return _HEADER.decode(raw)
 
 
-class TooLargeError(ValueError):
-    """Raised if nothing is kept of an object whose writer has more than its share of the memory."""
-
-
 class Accounting(NamedTuple, Generic[T]):
     """Who pays for the memory that objects take, and what is kept of those beyond the share.
 
@@ -139,10 +135,51 @@ class Accounting(NamedTuple, Generic[T]):
     rescue: Callable[[bytes], T | None] | None = None
 
 
+class ObjectState(msgspec.Struct, Generic[T], frozen=True, gc=False):
+    """What a cache has of an object at a version, and why that is not everything.
+
+    An object is kept whole, or it is one of these:
+
+    - reduced: its writer lacks memory for the rest
+    - left out: the same, and nothing must be known of it; `error` says so
+    - undecodable, as `error` says: `kept` is what must be known of it, if that is anything
+    """
+
+    uid: str
+    version: str
+    kept: CachedObject[T] | None
+    charge: Charge = FREE
+    error: str = ""
+
+    def is_at(self, metadata: _Metadata) -> bool:
+        """Whether this is the state of an object at the version of its metadata."""
+        return self.version == metadata.resource_version and self.uid == metadata.uid
+
+
+ABSENT: Final[ObjectState[Any]] = ObjectState("", "", None)
+
+
+class _Received(NamedTuple, Generic[T]):
+    """The JSON of an object, and the state that the object has before it is read."""
+
+    header: ObjectHeader
+    raw: bytes
+    created: bool
+    before: ObjectState[T]
+
+    def state(
+        self, kept: CachedObject[T] | None, charge: Charge = FREE, error: str = ""
+    ) -> ObjectState[T]:
+        """Return the state of which so much is kept."""
+        metadata = self.header.metadata
+        return ObjectState(metadata.uid, metadata.resource_version, kept, charge, error)
+
+
 class ObjectIndex(Generic[T]):
     """Objects by namespace and name; notifies listeners of each change, in order.
 
-    With `is_whole`, an object that is not there is deleted, and not only left out by a selector.
+    Each object has one state. `read` returns the next one and changes nothing. With `is_whole`, an
+    object that is not there is deleted, and not only left out by a selector.
     """
 
     def __init__(
@@ -157,40 +194,38 @@ class ObjectIndex(Generic[T]):
         self._resource = resource
         self._log = FailureLog(_LOG, "")  # of each writer, namespace or error, without an end
         self._accounting = accounting
-        self._charged: dict[ObjectKey, tuple[str, int]] = {}
-        # The objects that are not kept whole, with what their writers lack.
-        self._too_large: MissingMemory[ObjectKey] = MissingMemory()
+        self.shares: Final = accounting.shares if accounting else MemoryShares()
         self._keep_raw = keep_raw
         self._decode = decode
         self._listeners: list[ChangeListener[T]] = []
         self._list_listeners: list[ListListener] = []
-        self._undecodable: dict[ObjectKey, tuple[Identity, str]] = {}  # with the error
+        self._states: dict[ObjectKey, ObjectState[T]] = {}
+        # Of the states, changed only with them: what is kept and missing, and the number of errors.
         self.objects: dict[ObjectKey, CachedObject[T]] = {}
+        self._missing: MissingMemory[ObjectKey] = MissingMemory()
+        self.undecodable = 0
         # The UIDs of the objects that were deleted last.
         self.deleted: BoundedCache[str, None] = BoundedCache(MAX_DELETED if is_whole else 0)
         self.revision = 0
-        self.changed = ""  # the version of the newest change
+        self.changed, self._changed_at = "", 0  # the version of the newest change
         self.listener_failures = 0
-
-    @property
-    def undecodable(self) -> int:
-        """The number of objects that cannot be decoded."""
-        return len(self._undecodable)
 
     @property
     def too_large(self) -> int:
         """The number of objects that are not kept whole, because their writers have no room."""
-        return len(self._too_large)
+        return len(self._missing)
 
     def has_room_again(self) -> bool:
         """Whether an object that is not kept whole could be now."""
-        return self._accounting is not None and self._too_large.has_room(self._accounting.shares)
+        return self._missing.has_room(self.shares)
 
     def identities(self) -> dict[ObjectKey, Identity]:
         """Return which objects were seen, also undecodable ones, at which versions."""
-        seen = {key: identity for key, (identity, _) in self._undecodable.items()}
-        # A list reads an object that cannot be decoded any more before it is dropped here.
-        return seen | {key: Identity(each.uid, each.version) for key, each in self.objects.items()}
+        return {key: Identity(each.uid, each.version) for key, each in self._states.items()}
+
+    def find(self, key: ObjectKey) -> ObjectState[T]:
+        """Return the state of an object; ABSENT if there is no such object."""
+        return self._states.get(key, ABSENT)
 
     def subscribe(self, listener: ChangeListener[T]) -> Callable[[], None]:
         """Call `listener` for every change from now on; return what ends that."""
@@ -202,162 +237,148 @@ class ObjectIndex(Generic[T]):
         self._list_listeners.append(listener)
         return lambda: self._list_listeners.remove(listener)
 
-    def read(
-        self, header: ObjectHeader, raw: bytes, *, created: bool = False
-    ) -> CachedObject[T] | None:
-        """Decode an object; None if that fails, which is logged, and nothing of it is kept."""
-        key, metadata = header.key, header.metadata
-        now = self.objects.get(key)
-        is_same = now and (now.uid, now.version) == (metadata.uid, metadata.resource_version)
-        if now is not None and is_same and key not in self._too_large:
-            return now  # unchanged, so a relist does not decode it again
+    # --- reading -------------------------------------------------------------------------------
+
+    def read(self, header: ObjectHeader, raw: bytes, *, created: bool = False) -> ObjectState[T]:
+        """Return the next state of an object: the same one if nothing of it changes."""
+        now = self._states.get(header.key, ABSENT)
+        if now.is_at(header.metadata) and now.kept is not None and now.charge.missing is None:
+            return now  # so a relist does not decode it again
         if not header.kind:
             # The items of a list have neither kind nor apiVersion, but a write needs both.
             raw = self._resource.add_type(raw)
         try:
             # What decodes the list or the watch can allow more levels than `decode`.
             text, value = decode_foreign(self._decode, raw)
-            raw = bytes(text)
-            value = self._charge(header, raw, value)
+            return self._account(_Received(header, bytes(text), created, now), value)
         except UNDECODABLE as error:
-            self._record_decode_error(header, f"{error}")
-            left = None if isinstance(error, TooLargeError) else self._rescue(header, raw)
-            if left is None:
-                return None
-            raw, value = b"", left
-        kept, version = raw if self._keep_raw else b"", metadata.resource_version
-        return CachedObject(key[0], key[1], metadata.uid, version, kept, value, created)
+            return self._rescue(_Received(header, raw, created, now), f"{error}")
 
-    def _rescue(self, header: ObjectHeader, raw: bytes) -> T | None:
-        """Return what must be known of an object that cannot be decoded; None if that is nothing.
+    def _account(self, received: _Received[T], value: T) -> ObjectState[T]:
+        """Return the state of a decoded object, by the memory that its writer has left."""
+        if self._accounting is None:
+            return self._keep(received, value)
+        header, before, reduce = received.header, received.before, self._accounting.reduce
+        writer, size = self._find_writer(header, value), self._measure(received, value)
+        charge, is_whole = Charge(writer, size), before.charge.missing is None
+        more = charge.exceeds(before.charge)
+        # What is kept stays unless it takes more.
+        if (is_whole and more <= 0) or self.shares.has_room(writer, more):
+            return self._keep(received, value, charge)
+        if not is_whole and before.is_at(header.metadata):
+            return before
+        if reduce is None:
+            return received.state(None, Charge(writer, 0, size), _explain_share(writer))
+        value = reduce(value)
+        left = self._measure(received, value)
+        return self._keep(received, value, Charge(writer, left, size - left))
 
-        Without it, the devices of a claim would be free, and given to another one.
+    def _rescue(self, received: _Received[T], error: str) -> ObjectState[T]:
+        """Return the state of an object that cannot be decoded, with what must be known of it.
+
+        Without that, the devices of a claim would be free, and given to another one.
         """
-        if self._accounting is None or self._accounting.reduce is None:
-            return None
-        now = self.objects.get(header.key)
-        is_known = now is not None and now.uid == header.metadata.uid
-        left = self._accounting.reduce(now.value) if now is not None and is_known else None
-        if self._accounting.rescue is not None:
-            with contextlib.suppress(*UNDECODABLE):
-                left = self._accounting.rescue(raw)
-        if left is not None:
-            size = measure_memory(header.metadata, left, text=raw)
-            self._add_charge(header.key, self._find_writer(header, left), size)
-        return left
+        metadata, before, left = received.header.metadata, received.before, None
+        if self._accounting is not None and self._accounting.reduce is not None:
+            if before.kept is not None and before.uid == metadata.uid:
+                left = self._accounting.reduce(before.kept.value)
+            if self._accounting.rescue is not None:
+                with contextlib.suppress(*UNDECODABLE):
+                    left = self._accounting.rescue(received.raw)
+        if left is None:
+            return received.state(None, error=error)
+        size = measure_memory(metadata, left, text=received.raw)
+        charge = Charge(self._find_writer(received.header, left), size)
+        return self._keep(received._replace(raw=b""), left, charge, error)
+
+    def _keep(
+        self, received: _Received[T], value: T, charge: Charge = FREE, error: str = ""
+    ) -> ObjectState[T]:
+        metadata, raw = received.header.metadata, received.raw if self._keep_raw else b""
+        key, uid, version = received.header.key, metadata.uid, metadata.resource_version
+        kept = CachedObject(*key, uid, version, raw, value, received.created)
+        return received.state(kept, charge, error)
 
     def _find_writer(self, header: ObjectHeader, value: T) -> str:
         find = self._accounting.find_writer if self._accounting else None
         return find(value) if find else f"namespace {header.metadata.namespace}"
 
-    def _add_charge(self, key: ObjectKey, writer: str, size: int) -> None:
-        self._release(key)
-        if self._accounting is not None:
-            self._accounting.shares.add(writer, size)
-            self._charged[key] = writer, size
-
-    def _charge(self, header: ObjectHeader, raw: bytes, value: T) -> T:
-        """Return what is kept of an object; raises TooLargeError if that is nothing."""
-        if self._accounting is None:
-            return value
-        shares, reduce = self._accounting.shares, self._accounting.reduce
-        key, writer = header.key, self._find_writer(header, value)
-        size = self._measure(header, raw, value)
-        is_new = key not in self._too_large
-        before, had = self._charged.get(key, ("", 0))
-        is_kept = is_new and before == writer and size <= had  # a change that takes nothing more
-        self._release(key)
-        if not is_kept and not shares.has_room(writer, size):
-            message = f"{writer} has more than its share of the memory for objects"
-            if reduce is None:
-                self._too_large.put(key, writer, size)
-                raise TooLargeError(message)
-            if is_new:
-                about = self._resource.kind, "/".join(key), message
-                self._log.note(writer, logging.WARNING, "%s %s: %s", *about)
-            value, whole = reduce(value), size
-            size = self._measure(header, raw, value)
-            self._too_large.put(key, writer, whole - size)
-        else:
-            self._too_large.pop(key)
-        self._add_charge(key, writer, size)
-        return value
-
-    def _measure(self, header: ObjectHeader, raw: bytes, value: T) -> int:
+    def _measure(self, received: _Received[T], value: T) -> int:
+        raw = received.raw
         if self._accounting is not None and self._accounting.by_text:
             return estimate_memory(raw)
         kept = raw if self._keep_raw else b""
-        return measure_memory(header.metadata, kept, value, text=raw)
+        return measure_memory(received.header.metadata, kept, value, text=raw)
 
-    def _release(self, key: ObjectKey) -> None:
-        charged = self._charged.pop(key, None)
-        if charged is not None and self._accounting is not None:
-            self._accounting.shares.add(charged[0], -charged[1])
+    # --- changes -------------------------------------------------------------------------------
 
-    def put(self, after: CachedObject[T]) -> None:
-        """Store a new or changed object."""
-        key = after.namespace, after.name
-        refused = self._undecodable.get(key)
-        if refused is not None and refused[0] != Identity(after.uid, after.version):
-            del self._undecodable[key]  # not before: until then, it is known as such
-        before = self.objects.get(key)
+    def put(self, key: ObjectKey, after: ObjectState[T]) -> None:
+        """Give an object a state that was read."""
+        before = self.find(key)
         if before is not after:
+            if after.error or after.charge.missing is not None:
+                self._log_problem(key, before, after)
             self._note_change(after.version)
-            self.objects[key] = after
-            self._notify(before, after)
-
-    def drop(self, key: ObjectKey) -> None:
-        """Remove an object."""
-        self._release(key)
-        before = self.objects.pop(key, None)
-        if before is not None:
-            self._notify(before, None)
+            self._set(key, before, after)
 
     def delete(self, key: ObjectKey, version: str) -> None:
-        """Remove an object that was deleted at a version or before, and its decode error."""
+        """Remove an object that was deleted at a version or before."""
         self._note_change(version)
-        self._undecodable.pop(key, None)
-        self._too_large.pop(key)
-        if key in self.objects:
-            self.deleted.put(self.objects[key].uid, None)
-        self.drop(key)
+        before = self.find(key)
+        if before is not ABSENT:
+            self.deleted.put(before.uid, None)
+            self._set(key, before, ABSENT)
 
-    def replace(
-        self, objects: Iterable[CachedObject[T]], listed: Collection[ObjectKey], version: str
-    ) -> None:
-        """Replace all objects by a list; `listed` includes those that cannot be decoded."""
-        now = {(each.namespace, each.name): each for each in objects}
+    def replace(self, listed: Mapping[ObjectKey, ObjectState[T]], version: str) -> None:
+        """Give all objects the states that were read in a list."""
         # Only a list shows what was deleted while no watch was open. Deletions come first, so that
         # a listener frees a device before it sees the device's new owner.
         self.keep_only(listed, version)
-        for key in [key for key in self.objects if key not in now]:
-            self.drop(key)  # it cannot be decoded any more
-        for key, stored in now.items():
-            before = self.objects.get(key)
-            if before is not None and before.uid != stored.uid:
-                # Another object has its name, whose memory is charged already.
-                del self.objects[key]
-                self.deleted.put(before.uid, None)
-                self._notify(before, None)
-        for stored in now.values():
-            self.put(stored)
+        changed = [each for each in listed.items() if self._states.get(each[0]) is not each[1]]
+        for key, after in changed:
+            before = self.find(key)
+            if before is not ABSENT and before.uid != after.uid:
+                self.delete(key, version)  # another object has its name
+            if after.kept is None:
+                self.put(key, after)
+        for key, after in changed:
+            self.put(key, after)
 
     def keep_only(self, listed: Collection[ObjectKey], version: str) -> None:
         """Remove the objects that a list of a version does not have."""
-        for key in [key for key in self.objects if key not in listed]:
+        for key in [key for key in self._states if key not in listed]:
             self.delete(key, version)
-        for key in [key for key in (*self._undecodable, *self._too_large) if key not in listed]:
-            self._undecodable.pop(key, None)
-            self._too_large.pop(key)
-        for key in [key for key in self._charged if key not in listed]:
-            self._release(key)
+
+    def _set(self, key: ObjectKey, before: ObjectState[T], after: ObjectState[T]) -> None:
+        """Replace the state of an object, with all that is counted of it, and tell of that."""
+        if after is ABSENT:
+            del self._states[key]
+        else:
+            self._states[key] = after
+        self.shares.add(before.charge.writer, -before.charge.size)
+        self.shares.add(after.charge.writer, after.charge.size)
+        self._missing.put(key, after.charge)
+        self.undecodable += bool(after.error) - bool(before.error)
+        if before.kept is not after.kept:
+            if after.kept is None:
+                del self.objects[key]
+            else:
+                self.objects[key] = after.kept
+            self.revision += 1
+            self._call(self._listeners, before.kept, after.kept)
+
+    def _log_problem(self, key: ObjectKey, before: ObjectState[T], after: ObjectState[T]) -> None:
+        writer, about = after.charge.writer, [self._resource.kind, "/".join(filter(None, key))]
+        if after.error:
+            if before.error != after.error:
+                whose, text = key[0] or after.error, "cannot keep %s %s: %s"
+                self._log.note(whose, logging.WARNING, text, *about, after.error)
+        elif before.charge.missing is None:
+            self._log.note(writer, logging.WARNING, "%s %s: %s", *about, _explain_share(writer))
 
     def _note_change(self, version: str) -> None:
-        self.changed = max(self.changed, version, key=parse_version)
-
-    def _notify(self, before: CachedObject[T] | None, after: CachedObject[T] | None) -> None:
-        self.revision += 1
-        self._call(self._listeners, before, after)
+        if (number := parse_version(version)) > self._changed_at:
+            self.changed, self._changed_at = version, number
 
     def note_list(self, version: str, listed: Iterable[Identity]) -> None:
         """Tell of a list after its objects have replaced the others."""
@@ -371,15 +392,9 @@ class ObjectIndex(Generic[T]):
                 self.listener_failures += 1
                 _LOG.exception("a listener of %s failed", self._resource.plural)
 
-    def _record_decode_error(self, header: ObjectHeader, error: str) -> None:
-        before = self._undecodable.get(header.key)
-        if before is None or before[1] != error:
-            name = "/".join(part for part in header.key if part)
-            about = self._resource.kind, name, error
-            kind = header.metadata.namespace or error
-            self._log.note(kind, logging.WARNING, "cannot keep %s %s: %s", *about)
-        self._undecodable[header.key] = header.identity, error
-        self._note_change(header.metadata.resource_version)
+
+def _explain_share(writer: str) -> str:
+    return f"{writer} has more than its share of the memory for objects"
 
 
 @contextlib.contextmanager

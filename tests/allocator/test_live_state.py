@@ -17,7 +17,7 @@ from allocator.state.live_state import LiveState
 from allocator.state.reports import ClaimFinding
 from drawbridge.cluster.history import Identity
 from drawbridge.cluster.session import Session
-from drawbridge.cluster.store import CachedObject
+from drawbridge.cluster.store import CachedObject, ObjectState
 from drawbridge.config.model import Configuration, LabelSelector, Placement, Quota
 from drawbridge.config.string_formats import (
     AttributeName,
@@ -106,18 +106,22 @@ def test_namespaces_are_needed_for_quotas_only() -> None:
 @pytest.mark.asyncio
 async def test_whoever_waits_for_a_claim_looks_again_when_it_changes() -> None:
     caches = AllocatorCaches(cast("Session", object()), "drawbridge-system")
-    index = caches.claims._index  # noqa: SLF001
+
+    def put(stored: CachedObject[Claim]) -> None:
+        state = ObjectState(stored.uid, stored.version, stored)
+        caches.claims._index.put((stored.namespace, stored.name), state)  # noqa: SLF001
+
     seen, later, other = written("c", 0, version=2), written("c", 0, version=3), written("d", 0)
     # No watch has told of the claim yet.
     first = caches.next_change(seen)
     assert not first.done()
-    index.put(_stored(seen))
+    put(_stored(seen))
     assert first.done()
     # The last one has a response that the watch is behind.
     changes = [caches.next_change(each) for each in (seen, seen, later)]
-    index.put(_stored(other))
+    put(_stored(other))
     assert [each.done() for each in changes] == [False, False, False]
-    index.put(_stored(later))
+    put(_stored(later))
     assert [each.done() for each in changes] == [True, True, True]
     assert caches.next_change(seen).done(), "the cache has a newer version already"
     again = caches.next_change(later)
@@ -125,7 +129,7 @@ async def test_whoever_waits_for_a_claim_looks_again_when_it_changes() -> None:
     assert again.done()
     # A claim with the same name takes the place of another one.
     last = caches.next_change(later)
-    index.put(replace(_stored(written("c", 0, version=4)), uid="other"))
+    put(replace(_stored(written("c", 0, version=4)), uid="other"))
     assert last.done()
     assert not caches._changes  # noqa: SLF001
 

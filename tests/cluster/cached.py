@@ -53,9 +53,8 @@ def fill(cache: Cache[Any], objects: Iterable[JSON]) -> None:
     for value in objects:
         kind = {"apiVersion": cache.resource.api_version, "kind": cache.resource.kind}
         raw = msgspec.json.encode({**kind, **value})
-        stored = index.read(read_header(raw), raw)
-        if stored is not None:
-            index.put(stored)
+        header = read_header(raw)
+        index.put(header.key, index.read(header, raw))
 
 
 class Rig:

@@ -2,13 +2,15 @@
 
 import asyncio
 import gc
+import logging
 
 import msgspec
 import pytest
 
 from drawbridge.cluster.cache import Cache
 from drawbridge.cluster.resources import CONFIG_MAPS
-from drawbridge.cluster.store import CachedObject, ObjectIndex, read_header
+from drawbridge.cluster.store import Accounting, CachedObject, ObjectIndex, read_header
+from drawbridge.memory_shares import MemoryShares
 from tests.cluster.cached import Rig, Text, text
 from tests.cluster.fake.kinds import JSON
 
@@ -142,22 +144,24 @@ async def test_a_list_tells_first_that_the_former_object_of_a_name_has_gone() ->
     index = ObjectIndex[Text](CONFIG_MAPS, lambda raw: msgspec.json.decode(raw, type=Text))
     told: list[tuple[str, str]] = []
 
-    def show(version: str, *listed: tuple[str, str]) -> None:
+    def show(version: str, *listed: tuple[str, str], odd: str = "") -> None:
         values = [text(name, "1") for name, _ in listed]
-        for value, (_, uid) in zip(values, listed, strict=True):
+        for value, (name, uid) in zip(values, listed, strict=True):
             value["metadata"] |= {"uid": uid, "resourceVersion": version}
+            value["data"] = 7 if name == odd else value["data"]
         raws = [msgspec.json.encode(value) for value in values]
         headers = [read_header(raw) for raw in raws]
-        objects = [index.read(*each) for each in zip(headers, raws, strict=True)]
-        index.replace(filter(None, objects), {each.key for each in headers}, version)
+        states = [index.read(*each) for each in zip(headers, raws, strict=True)]
+        keys = [each.key for each in headers]
+        index.replace(dict(zip(keys, states, strict=True)), version)
 
     def tell(before: CachedObject[Text] | None, after: CachedObject[Text] | None) -> None:
         told.append((before.uid if before else "", after.uid if after else ""))
 
-    show("5", ("z", "1"))
+    show("5", ("z", "1"), ("y", "4"))
     index.subscribe(tell)
-    show("9", ("a", "3"), ("z", "2"))
-    assert told == [("1", ""), ("", "3"), ("", "2")]
+    show("9", ("a", "3"), ("z", "2"), ("y", "4"), odd="y")
+    assert told == [("1", ""), ("4", ""), ("", "3"), ("", "2")]
     assert [uid for uid, _ in index.deleted.items()] == ["1"]
 
 
@@ -203,11 +207,29 @@ async def test_each_error_of_objects_without_a_namespace_is_named(
     for name, data in (("a-1", "1"), ("a-2", "1"), ("b", '{"v": 2}')):
         metadata = f'{{"name": "{name}", "resourceVersion": "1"}}'
         raw = f'{{"metadata": {metadata}, "data": {data}}}'.encode()
-        index.read(read_header(raw), raw)
+        header = read_header(raw)
+        index.put(header.key, index.read(header, raw))
     assert [each.split(": ")[0] for each in caplog.messages] == [
         "cannot keep ConfigMap a-1",
         "cannot keep ConfigMap b",
     ]
+
+
+@pytest.mark.parametrize("data", [7, {"v": "x"}], ids=["undecodable", "reduced"])
+async def test_what_stays_wrong_with_an_object_is_noted_once(
+    data: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "drawbridge.cluster.cache")
+    accounting: Accounting[Text] = Accounting(MemoryShares(2), reduce=lambda each: each)
+    decode = msgspec.json.Decoder(Text).decode
+    index = ObjectIndex(CONFIG_MAPS, decode, accounting=accounting)
+    for version in "123":
+        value = text("a", resourceVersion=version) | {"data": data}
+        raw = msgspec.json.encode(value)
+        header = read_header(raw)
+        index.put(header.key, index.read(header, raw))
+    (line,) = caplog.messages
+    assert "ConfigMap a: " in line
 
 
 async def test_a_text_that_only_the_api_server_reads_stops_neither_list_nor_watch(rig: Rig) -> None:

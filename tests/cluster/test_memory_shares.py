@@ -7,9 +7,9 @@ import pytest
 
 from drawbridge.cluster.cache import LIST_AGAIN_SECONDS
 from drawbridge.cluster.resources import CONFIG_MAPS
-from drawbridge.cluster.store import Accounting, CachedObject, ObjectIndex, read_header
+from drawbridge.cluster.store import Accounting, ObjectIndex, ObjectState, read_header
 from drawbridge.kept_memory import measure_memory
-from drawbridge.memory_shares import MemoryShares, MissingMemory, ProcessShares
+from drawbridge.memory_shares import FREE, Charge, MemoryShares, MissingMemory, ProcessShares
 from tests.cluster.cached import Rig, Text, text
 from tests.cluster.fake.kinds import JSON
 
@@ -56,21 +56,21 @@ def test_whoever_lacks_least_tells_whether_there_is_room() -> None:
     memory.add("a", 400)
     memory.add("b", 400)
     for key, writer, size in (("1", "a", 300), ("2", "a", 90), ("3", "a", 600), ("4", "b", 300)):
-        missing.put(key, writer, size)
+        missing.put(key, Charge(writer, 0, size))
     assert not missing.has_room(memory)  # nobody has given memory back
     memory.add("b", -380)
     assert missing.has_room(memory)
-    missing.pop("2")
+    missing.put("2", FREE)
     assert not missing.has_room(memory)
     memory.add("b", -20)
     assert missing.has_room(memory)
-    missing.pop("4")
-    missing.pop("4")
-    assert ([*missing], len(missing)) == (["1", "3"], 2)
+    missing.put("4", FREE)
+    missing.put("4", FREE)
+    assert len(missing) == 2
     memory.add("a", -400)
     assert missing.has_room(memory)
-    missing.put("1", "a", 600)
-    missing.pop("3")
+    missing.put("1", Charge("a", 0, 600))
+    missing.put("3", FREE)
     assert not missing.has_room(memory)
 
 
@@ -82,12 +82,9 @@ def test_what_is_kept_stays_unless_it_takes_more() -> None:
     def change(version: int, length: int) -> bool:
         metadata = f'{{"name":"a","uid":"u","resourceVersion":"{version}"}}'
         raw = f'{{"metadata":{metadata},"data":{{"v":"{"x" * length}"}}}}'.encode()
-        read = index.read(read_header(raw), raw)
-        if read is None:
-            index.drop(("", "a"))
-        else:
-            index.put(read)
-        return read is not None
+        header = read_header(raw)
+        index.put(header.key, index.read(header, raw))
+        return bool(index.objects)
 
     assert change(1, 50_000)
     memory.add("others", 3 * SIZE)
@@ -202,19 +199,18 @@ def test_another_object_of_the_name_has_nothing_of_the_earlier_one() -> None:
     decode = msgspec.json.Decoder(Text).decode
     index: ObjectIndex[Text] = ObjectIndex(CONFIG_MAPS, decode, accounting=accounting)
 
-    def read(uid: str, data: str) -> CachedObject[Text] | None:
-        metadata = f'{{"name":"a","uid":"{uid}","resourceVersion":"2"}}'
+    def read(uid: str, version: int, data: str) -> ObjectState[Text]:
+        metadata = f'{{"name":"a","uid":"{uid}","resourceVersion":"{version}"}}'
         raw = f'{{"metadata":{metadata},"data":{data}}}'.encode()
         return index.read(read_header(raw), raw)
 
-    earlier = read("1", '{"v":"held"}')
-    assert earlier is not None
-    index.put(earlier)
-    index.objects["", "a"] = msgspec.structs.replace(earlier, version="1")
-    again = read("1", "7")
-    assert again is not None
-    assert again.value == earlier.value
-    assert read("2", "7") is None
+    earlier = read("1", 1, '{"v":"held"}')
+    assert earlier.kept is not None
+    index.put(("", "a"), earlier)
+    again = read("1", 2, "7")
+    assert again.kept is not None
+    assert again.kept.value == earlier.kept.value
+    assert read("2", 2, "7").kept is None
 
 
 @pytest.mark.asyncio
@@ -231,6 +227,33 @@ async def test_what_can_be_read_of_an_object_that_cannot_be_decoded_is_kept(rig:
         assert rig.held() == {"known": "before", "new": "rescued"}
         rig.api.put(unreadable("known"))
         await rig.holds(new="rescued")
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("watch_list", [True, False])
+async def test_a_list_that_is_given_up_gives_its_memory_back(rig: Rig, watch_list: bool) -> None:  # noqa: FBT001  # a case
+    """What an interrupted list has read leaves room for the same objects in the next one."""
+    memory = shares(3)
+    written = rig.api.put(text("a", "x" * 50_000))
+    event = msgspec.json.encode({"type": "ADDED", "object": written}) + b"\n"
+    page = msgspec.json.encode(
+        {
+            "kind": "ConfigMapList",
+            "metadata": {"resourceVersion": "1000", "continue": "more"},
+            "items": [written],
+        }
+    )
+    for _ in range(3):
+        rig.api.fail(200, part="configmaps", watch=watch_list, body=event if watch_list else page)
+        rig.api.fail(500, part="configmaps", watch=False)
+    rig.made(watch_list=watch_list, accounting=Accounting(memory))
+    async with rig.running():
+        await rig.watched()
+        assert len(rig.api.asked("GET", "configmaps", watch=watch_list)) > 3
+        assert (rig.cache.too_large, list(rig.held())) == (0, ["a"])
+        rig.api.remove("configmaps", "a")
+        await rig.holds()
+    assert (memory.used, len(memory)) == (0, 0)
 
 
 @pytest.mark.asyncio

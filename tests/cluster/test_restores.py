@@ -16,6 +16,7 @@ from drawbridge.cluster.history import (
 )
 from drawbridge.cluster.store import CachedObject
 from tests.cluster.cached import Rig, Text, rigged, text
+from tests.cluster.fake.kinds import JSON
 from tests.thorough import drawn
 
 pytestmark = pytest.mark.asyncio
@@ -79,8 +80,9 @@ async def test_a_restore_is_noticed(rig: Rig, watch_list: bool, passes: bool) ->
     assert not rig.held().keys() - {"a", "b"}, "nothing of the new history was taken over"
 
 
-async def test_a_restore_behind_an_expired_watch_is_noticed(rig: Rig) -> None:
-    rig.api.put(text("a", "1"))
+@pytest.mark.parametrize("fields", [{}, {"data": 7}], ids=["decodable", "undecodable"])
+async def test_a_restore_behind_an_expired_watch_is_noticed(rig: Rig, fields: JSON) -> None:
+    rig.api.put(text("a", "1") | fields)
     backup = rig.api.saved()
     rig.api.remove("configmaps", "a")
 

@@ -98,9 +98,11 @@ def fill(cache: Cache[Any], values: list[dict[str, Any]]) -> list[Any]:
     for value in values:
         versioned = {**value, "metadata": {**value["metadata"], "resourceVersion": "1"}}
         raw = written({"kind": cache.resource.kind, **versioned})
-        stored = index.read(read_header(raw), raw)
-        assert stored is not None
-        kept.append(stored.value)
+        header = read_header(raw)
+        state = index.read(header, raw)
+        index.put(header.key, state)
+        assert state.kept is not None
+        kept.append(state.kept.value)
     return kept
 
 

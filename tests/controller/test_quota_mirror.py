@@ -24,7 +24,6 @@ from controller.watched_objects import (
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.cache import Cache
 from drawbridge.cluster.errors import UnreachableError
-from drawbridge.cluster.store import CachedObject, read_header
 from drawbridge.config.accept import accept_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.dra.quantity import from_json
@@ -32,6 +31,7 @@ from drawbridge.dra.quota import DEVICES
 from drawbridge.facts.model import ClassFacts, Cluster, Facts
 from drawbridge.names import MANAGED_BY, MIRRORED_QUOTA, QUOTA_CLASSES_ANNOTATION
 from drawbridge.translate.context import TranslationContext, make_context
+from tests.cluster.cached import fill
 from tests.cluster.memory_store import MemoryStore
 from tests.controller.harness import FakeReporter
 from tests.tables import YamlValue, every_row, load_cases
@@ -84,23 +84,21 @@ def test_other_objects_of_a_namespace_do_not_displace_its_quota() -> None:
     no_session: Any = None
     caches = ControllerCaches(no_session, memory_limit=1_000_000)
 
-    def read(cache: Cache[Any], value: YamlValue) -> CachedObject[Any] | None:
-        metadata = {"namespace": TEAM, "uid": "u", "resourceVersion": "1", **value["metadata"]}
-        raw = msgspec.json.encode({"kind": "k", **value, "metadata": metadata})
-        return cache._index.read(read_header(raw), raw)  # noqa: SLF001  # without a server
+    def read(cache: Cache[Any], name: str, **spec: YamlValue) -> None:
+        metadata = {"namespace": TEAM, "name": name, "uid": "u", "resourceVersion": "1"}
+        fill(cache, [{"metadata": metadata, "spec": spec}])
 
     for number in range(100):
-        read(caches.templates, {"metadata": {"name": f"t{number}"}, "spec": {"f": "x" * 9_000}})
+        read(caches.templates, f"t{number}", f="x" * 9_000)
     assert caches.templates.too_large > 0
     hard = {"requests.nvidia.com/gpu": "10", **{f"count/e{each}": "1" for each in range(100)}}
-    kept = read(caches.quotas, {"metadata": {"name": "q"}, "spec": {"hard": hard}})
-    assert kept is not None
-    assert kept.value.spec.hard == hard
+    read(caches.quotas, "q", hard=hard)
     many = {f"requests.example.com/{each}": "1" for each in range(1000)}
     for number in range(20):
-        kept = read(caches.quotas, {"metadata": {"name": f"q{number}"}, "spec": {"hard": many}})
-    assert kept is not None
-    assert len(kept.value.spec.hard) == MAX_ENTRIES_OF_REDUCED
+        read(caches.quotas, f"q{number}", hard=many)
+    kept = {each.name: each.value.spec.hard for each in caches.quotas.all()}
+    assert kept["q"] == hard
+    assert len(kept["q19"]) == MAX_ENTRIES_OF_REDUCED
 
 
 def as_stored(quota: YamlValue) -> YamlValue:
