@@ -3,7 +3,7 @@
 A context belongs to one configuration and one version of the facts; its caches go with it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -82,6 +82,7 @@ class Translation(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
     classes: tuple[str, ...] = ()  # the DeviceClasses of the templates
     mappings: Mappings = {}  # these by the legacy name that they replace
+    classes_of: Mapping[str, Sequence[str]] = {}  # these by each removed name, also of amounts
 
 
 def make_context(

@@ -341,6 +341,7 @@ def _compose(
         findings,
         outcome.classes,
         outcome.mappings,
+        outcome.classes_of,
     )
 
 

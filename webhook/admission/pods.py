@@ -60,6 +60,7 @@ class PodDecision(msgspec.Struct, frozen=True):
     annotation_bytes: int = 0  # of the JSON of added annotations
     mappings: Mappings = {}  # the classes by the legacy name they replace
     limited: RemovedRequests = RemovedRequests()  # what is removed now, and was removed earlier
+    classes_of: Mapping[str, Sequence[str]] = {}  # the classes by each removed name
 
     @property
     def replaces_requests(self) -> bool:
@@ -117,6 +118,7 @@ def decide(  # noqa: PLR0913  # all but four by name
         _count_annotation_bytes(translation.edits),
         translation.mappings,
         add_earlier(removed, find_removed_requests(inputs[0], after)) if inputs else removed,
+        translation.classes_of,
     )
 
 
@@ -179,7 +181,7 @@ def check_namespace_limits(
     """
     findings = (
         *limit_ranges.check_pod(decision.limited, ranges),
-        *resource_quotas.check_quotas(decision.charges, decision.removed.names, quotas),
+        *resource_quotas.check_quotas(decision.charges, decision.classes_of, quotas),
         *device_findings,
     )
     edits = limit_ranges.keep_zero_amounts(decision.removed, ranges) if ranges else ()

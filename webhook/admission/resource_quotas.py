@@ -4,8 +4,9 @@ The quota admission of the API server enforces the limit when the claims are cre
 no user sees the error.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from drawbridge.agreement.admission_codes import (
     QUOTA_EXCEEDED,
@@ -18,13 +19,13 @@ from drawbridge.agreement.mirrored_quota import (
     is_mirrored,
     read_classes,
 )
-from drawbridge.dra.counted import count_noun
-from drawbridge.dra.quantity import Quantity
+from drawbridge.dra.counted import count_noun, join_words
+from drawbridge.dra.quantity import Quantity, find_quantity
 from drawbridge.dra.quota import CLAIMS, DEVICES, REQUESTS
 from drawbridge.dra.resource_quotas import QuotaLimit, ResourceQuota
 from drawbridge.finding import Finding
 
-_RAISE = "ask the administrator to raise the quota."
+_RAISE: Final = "ask the administrator to raise the quota."
 
 
 class _Limit(NamedTuple):
@@ -37,42 +38,59 @@ class _Limit(NamedTuple):
 
 
 def check_quotas(
-    charges: Mapping[str, int], names: Sequence[str], quotas: Sequence[ResourceQuota]
+    charges: Mapping[str, int],
+    classes_of: Mapping[str, Collection[str]],
+    quotas: Sequence[ResourceQuota],
 ) -> tuple[Finding, ...]:
-    """Report quotas that the claims exceed, and quotas on legacy names that do not count claims.
+    """Compare claims with quotas; `classes_of` has the classes of the claims by removed name.
 
     A quota that is not known may be exceeded. The API server knows it when the claims are created.
     """
     mirrored = next(
         (each for each in quotas if is_mirrored(each.metadata.name, each.metadata.labels)), None
     )
+    noted = read_classes(mirrored.metadata.annotations) if mirrored else {}
     others = [each for each in quotas if each is not mirrored]
-    findings = [
-        _report_exceeded(key, requested, _find_source(key, limit, quota, mirrored, others))
-        for quota in quotas
-        for key, requested, limit in _find_exceeded(charges, quota)
-    ]
+    findings = []
+    for quota in quotas:
+        for key, requested, limit in _find_exceeded(charges, quota):
+            source = _find_source(key, limit, noted, others) if quota is mirrored else None
+            own = _Limit(f"ResourceQuota {quota.metadata.name}: {key}", limit.most, limit.used)
+            findings.append(_report_exceeded(key, requested, source or own))
     unknown = next((each.metadata.name for each in quotas if each.reduced), "")
     if unknown and charges:
         message = f"ResourceQuota {unknown} is too large, so it is not compared with the claims"
         findings.append(QUOTA_TOO_LARGE.at("spec", message))
-    limiting = {
-        name: [each.metadata.name for each in others if f"{REQUESTS}{name}" in _entries(each)]
-        for name in names
-        if f"{REQUESTS}{name}" not in charges
+    own_keys = _entries(mirrored).keys() if mirrored else set()
+    mine = {
+        name: {f"{each}{DEVICES}" for each in classes} & own_keys for name, classes in noted.items()
     }
-    if any(limiting.values()):
-        noted = read_classes(mirrored.metadata.annotations) if mirrored else {}
-        limited = {k for each in quotas if not each.counts_pods_only for k in _entries(each)}
-        for name, having in limiting.items():
-            classes = _classes_of(name, charges, noted)
-            if having and classes and not limited & {*classes}:
-                findings.append(_report_uncounted(name, having, classes))
-    return tuple(findings)
+    return (*findings, *_find_uncounted(charges, classes_of, mine, others))
 
 
-def _entries(quota: ResourceQuota) -> Mapping[str, object]:
+def _entries(quota: ResourceQuota) -> Mapping[str, str | int | float]:
     return quota.spec.hard or {}
+
+
+def _find_uncounted(
+    charges: Mapping[str, int],
+    classes_of: Mapping[str, Collection[str]],
+    mirrored: Classes,
+    others: Iterable[ResourceQuota],
+) -> Iterator[Finding]:
+    """Yield the limited names whose claims no quota limits; `mirrored` has the entries of ours."""
+    keys = {f"{REQUESTS}{name}" for name in classes_of}
+    limiting, limited = defaultdict[str, list[str]](list), set[str]()
+    for quota in others:
+        if not quota.counts_pods_only:
+            limited |= _entries(quota).keys() & charges.keys()
+        for key in _entries(quota).keys() & keys - charges.keys():
+            limiting[key].append(quota.metadata.name)
+    for name, classes in classes_of.items():
+        having = limiting.get(f"{REQUESTS}{name}")
+        missing = {f"{each}{DEVICES}" for each in classes} - limited
+        if having and (missing := missing - mirrored.get(name, frozenset())):
+            yield _report_uncounted(name, having, sorted(missing))
 
 
 def _find_exceeded(
@@ -88,25 +106,22 @@ def _find_exceeded(
 
 
 def _find_source(
-    key: str,
-    limit: QuotaLimit,
-    quota: ResourceQuota,
-    mirrored: ResourceQuota | None,
-    others: Sequence[ResourceQuota],
-) -> _Limit:
-    """Return a limit as users wrote it: the mirrored quota has what pods and claims leave of it."""
-    as_written = _Limit(f"ResourceQuota {quota.metadata.name}: {key}", limit.most, limit.used)
-    if quota is not mirrored:
-        return as_written
-    classes = read_classes(quota.metadata.annotations)
-    groups = (each for each in group_by_class(classes) if _limits_key(each, key, classes))
-    parts = [_find_lowest(f"{REQUESTS}{name}", others) for name in sorted(next(groups, ()))]
-    written = [each for each in parts if each is not None]
-    if not written or len(written) < len(parts):
-        return as_written
-    most = sum((each.most for each in written), Quantity.of(0))
-    entries = " and ".join(each.entries for each in written)
-    return _Limit(entries, most, most - (limit.most - limit.used), " by pods and claims")
+    key: str, limit: QuotaLimit, noted: Classes, others: Sequence[ResourceQuota]
+) -> _Limit | None:
+    """Return the limit that an entry of the mirrored quota divides; None if it is not known.
+
+    The entry has what pods and claims leave of the limit.
+    """
+    groups = (each for each in group_by_class(noted) if _limits_key(each, key, noted))
+    names = sorted(next(groups, ()))
+    lowest = [_find_lowest(f"{REQUESTS}{name}", others) for name in names]
+    written = [each for each in lowest if each is not None]
+    if not written or len(written) < len(lowest):
+        return None
+    most = sum(each for each, _ in written)
+    used = most - (limit.most - limit.used).floor()
+    entries = " and ".join(entry for _, entry in written)
+    return _Limit(entries, Quantity.of(most), Quantity.of(used), " by pods and claims")
 
 
 def _limits_key(names: Iterable[str], key: str, classes: Classes) -> bool:
@@ -116,14 +131,14 @@ def _limits_key(names: Iterable[str], key: str, classes: Classes) -> bool:
     )
 
 
-def _find_lowest(key: str, quotas: Sequence[ResourceQuota]) -> _Limit | None:
-    """Return the limit that binds of those for a key."""
+def _find_lowest(key: str, quotas: Iterable[ResourceQuota]) -> tuple[int, str] | None:
+    """Return the limit that binds of those for a key, rounded down as the controller does."""
     limits = [
-        _Limit(f"ResourceQuota {each.metadata.name}: {key}", limit.most, limit.used)
+        (amount.floor(), f"ResourceQuota {each.metadata.name}: {key}")
         for each in quotas
-        if not each.counts_pods_only and (limit := each.find_limit(key)) is not None
+        if not each.counts_pods_only and (amount := find_quantity(each.spec.hard, key)) is not None
     ]
-    return min(limits, key=lambda each: each.most.nanos(), default=None)
+    return min(limits, default=None)
 
 
 def _report_exceeded(key: str, requested: int, limit: _Limit) -> Finding:
@@ -145,20 +160,11 @@ def _find_remedy(key: str, requested: int, limit: _Limit) -> str:
     return ", ".join([*ways, f"or {_RAISE}" if ways else _RAISE]).capitalize()
 
 
-def _classes_of(name: str, charges: Mapping[str, int], noted: Classes) -> list[str]:
-    """Return the entries that would limit the claims for a name, without those of other names."""
-    others = {each for other, classes in noted.items() if other != name for each in classes}
-    others -= noted.get(name, frozenset())
-    return [
-        key for key in charges if key.endswith(DEVICES) and key.removesuffix(DEVICES) not in others
-    ]
-
-
-def _report_uncounted(name: str, quotas: Sequence[str], classes: Sequence[str]) -> Finding:
+def _report_uncounted(name: str, quotas: Sequence[str], missing: Sequence[str]) -> Finding:
     message = (
         f"ResourceQuota {' and '.join(quotas)}: {REQUESTS}{name} does not count claims, and no"
-        f" quota limits {' and '.join(classes)}"
+        f" quota limits {join_words(missing, 'and')} in its place"
     )
-    entries = "this entry" if len(classes) == 1 else "these entries"
+    entries = "this entry" if len(missing) == 1 else "these entries"
     remedy = f"Ask the administrator to add {entries} to a ResourceQuota of the namespace."
     return QUOTA_NOT_ON_CLAIMS.at("spec", message, remedy=remedy)

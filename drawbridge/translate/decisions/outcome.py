@@ -4,6 +4,9 @@ The outcome depends only on the asks, their admin access, the facts and the conf
 with equal asks share one cached outcome.
 """
 
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
 import msgspec
 
 from drawbridge.bounded_cache import BoundedCache
@@ -35,6 +38,7 @@ class Outcome(msgspec.Struct, frozen=True):
     classes: tuple[str, ...] = ()  # the DeviceClasses of the claims
     drivers: tuple[str, ...] = ()  # the drivers of the claims
     mappings: Mappings = {}  # the classes by the legacy name they replace
+    classes_of: Mapping[str, Sequence[str]] = {}  # by each name of the asks
 
 
 OutcomeCache = BoundedCache[PodAsks, Outcome]
@@ -67,7 +71,21 @@ def resolve_asks(pod: PodAsks, facts: Facts | None, configuration: Configuration
         mappings=merge_mappings(
             {name: (_map_class(class_, each),)} for each in results for name, class_ in each.names
         ),
+        classes_of=_group_by_name(translated, results),
     )
+
+
+def _group_by_name(
+    asks: Iterable[Ask], results: Iterable[TargetResult]
+) -> Mapping[str, Sequence[str]]:
+    """Return the classes that replace each name of the asks, also one that counts no devices."""
+    names, classes = {ask.name: ask.resources for ask in asks}, defaultdict[str, list[str]](list)
+    for result in results:
+        for ask, (_, class_) in zip(result.asks, result.names, strict=True):
+            for name in names[ask]:
+                if class_ not in classes[name]:
+                    classes[name].append(class_)
+    return dict(classes)
 
 
 def _map_class(name: str, result: TargetResult) -> MappedClass:
