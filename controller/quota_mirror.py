@@ -52,7 +52,7 @@ from controller.watched_objects import (
     WatchedQuotaSpec,
     WatchedQuotaStatus,
 )
-from drawbridge.agreement.mirrored_quota import Classes, group_by_class
+from drawbridge.agreement.mirrored_quota import MAX_CLASSES_TEXT, Classes, group_by_class
 from drawbridge.agreement.operation_codes import (
     QUOTA_COUNTS_DEVICES,
     QUOTA_DOES_NOT_BIND,
@@ -76,7 +76,6 @@ _MAX_CHARGES: Final = 1024
 
 # Of a quota whose writer has more than a share of the memory.
 MAX_ENTRIES_OF_REDUCED: Final = 32
-_MAX_CLASSES_TEXT: Final = 4096
 _OWN: Final = f"ResourceQuota/{MIRRORED_QUOTA}"
 
 
@@ -91,7 +90,7 @@ def reduce_quota(quota: WatchedQuota) -> WatchedQuota:
     own = {key: text for key, text in labels.items() if MANAGED_BY.get(key) == text}
     scoped = {"matchExpressions": ()} if quota.spec.scope_selector else None
     classes = (quota.metadata.annotations or {}).get(QUOTA_CLASSES_ANNOTATION, "")
-    is_noted = is_ours(quota) and 0 < len(classes) <= _MAX_CLASSES_TEXT
+    is_noted = is_ours(quota) and 0 < len(classes) <= MAX_CLASSES_TEXT
     noted = {QUOTA_CLASSES_ANNOTATION: classes} if is_noted else None
     return WatchedQuota(
         replace(quota.metadata, labels=own, annotations=noted),

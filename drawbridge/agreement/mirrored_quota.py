@@ -6,13 +6,16 @@ The controller writes it, and admission tells users of the limits that it divide
 from collections import defaultdict
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
 from drawbridge.names import MANAGED_BY, MIRRORED_QUOTA, QUOTA_CLASSES_ANNOTATION
 
 Classes: TypeAlias = Mapping[str, AbstractSet[str]]  # by name
+# A tenant can write the annotation: admission reads no longer one, and memory keeps none of a quota
+# that is too large.
+MAX_CLASSES_TEXT: Final = 4096
 
 
 def has_label(labels: Mapping[str, str] | None) -> bool:

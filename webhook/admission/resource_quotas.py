@@ -14,18 +14,24 @@ from drawbridge.agreement.admission_codes import (
     QUOTA_TOO_LARGE,
 )
 from drawbridge.agreement.mirrored_quota import (
+    MAX_CLASSES_TEXT,
     Classes,
     group_by_class,
     is_mirrored,
     read_classes,
 )
-from drawbridge.dra.counted import count_noun, join_words
+from drawbridge.dra.counted import count_noun, join_words, list_some
 from drawbridge.dra.quantity import Quantity, find_quantity
 from drawbridge.dra.quota import CLAIMS, DEVICES, REQUESTS
 from drawbridge.dra.resource_quotas import QuotaLimit, ResourceQuota
 from drawbridge.finding import Finding
+from drawbridge.names import QUOTA_CLASSES_ANNOTATION
 
 _RAISE: Final = "ask the administrator to raise the quota."
+# A tenant can write quotas, and what the mirrored one notes. A message names so many of them, and
+# so many limits are looked for.
+_MAX_NAMED: Final = 3
+_MAX_READ: Final = 2000
 
 
 class _Limit(NamedTuple):
@@ -49,7 +55,7 @@ def check_quotas(
     mirrored = next(
         (each for each in quotas if is_mirrored(each.metadata.name, each.metadata.labels)), None
     )
-    noted = read_classes(mirrored.metadata.annotations) if mirrored else {}
+    noted = _read_noted(mirrored)
     others = [each for each in quotas if each is not mirrored]
     findings = []
     for quota in quotas:
@@ -66,6 +72,13 @@ def check_quotas(
         name: {f"{each}{DEVICES}" for each in classes} & own_keys for name, classes in noted.items()
     }
     return (*findings, *_find_uncounted(charges, classes_of, mine, others))
+
+
+def _read_noted(mirrored: ResourceQuota | None) -> Classes:
+    """Return what the mirrored quota notes, unless it is longer than what is kept of any quota."""
+    annotations = (mirrored.metadata.annotations if mirrored else None) or {}
+    is_short = len(annotations.get(QUOTA_CLASSES_ANNOTATION, "")) <= MAX_CLASSES_TEXT
+    return read_classes(annotations) if is_short else {}
 
 
 def _entries(quota: ResourceQuota) -> Mapping[str, str | int | float]:
@@ -114,13 +127,15 @@ def _find_source(
     """
     groups = (each for each in group_by_class(noted) if _limits_key(each, key, noted))
     names = sorted(next(groups, ()))
+    if len(names) * len(others) > _MAX_READ:
+        return None
     lowest = [_find_lowest(f"{REQUESTS}{name}", others) for name in names]
     written = [each for each in lowest if each is not None]
     if not written or len(written) < len(lowest):
         return None
     most = sum(each for each, _ in written)
-    used = most - (limit.most - limit.used).floor()
-    entries = " and ".join(entry for _, entry in written)
+    used = max(0, most - (limit.most - limit.used).floor())
+    entries = list_some([entry for _, entry in written], _MAX_NAMED, "limit")
     return _Limit(entries, Quantity.of(most), Quantity.of(used), " by pods and claims")
 
 
@@ -161,9 +176,10 @@ def _find_remedy(key: str, requested: int, limit: _Limit) -> str:
 
 
 def _report_uncounted(name: str, quotas: Sequence[str], missing: Sequence[str]) -> Finding:
+    named = list_some(quotas, _MAX_NAMED, "quota")
     message = (
-        f"ResourceQuota {' and '.join(quotas)}: {REQUESTS}{name} does not count claims, and no"
-        f" quota limits {join_words(missing, 'and')} in its place"
+        f"ResourceQuota {named}: {REQUESTS}{name} does not count claims, and no quota limits"
+        f" {join_words(missing, 'and')} in its place"
     )
     entries = "this entry" if len(missing) == 1 else "these entries"
     remedy = f"Ask the administrator to add {entries} to a ResourceQuota of the namespace."
