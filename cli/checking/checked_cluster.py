@@ -11,14 +11,15 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from cli.checking.unowned_classes import find_unowned_classes
 from cli.input.cluster_objects import ClusterObjects
 from cli.input.facts_objects import facts_input
 from cli.input.namespace_labels import labels_of_namespaces
 from cli.simulation.pod_allocators import find_pod_allocators
 from cli.translation.input import with_namespaces
 from drawbridge.agreement.device_fence import without_fence
-from drawbridge.agreement.owned_pools import find_unowned_classes
 from drawbridge.config.model import Configuration
+from drawbridge.config.placement import owned_pools
 from drawbridge.config.policy import compatibility_declarations, device_quotas
 from drawbridge.documents.paths import get_value
 from drawbridge.dra.claim import CLAIM, Claim, Template
@@ -97,7 +98,9 @@ class CheckedCluster:
         owned = frozenset(each.name for each in allocators.owned)
         in_owned = replace(
             self.judge_context(generated, slices=owned),
-            unowned=find_unowned_classes(facts, self.configuration),
+            unowned=find_unowned_classes(
+                facts, owned_pools(self.configuration), objects.nodes, context
+            ),
         )
         # Whether such devices can come is told by those that are published elsewhere.
         fleet = {name: context.fleet[name] for name in in_owned.unowned if name in context.fleet}

@@ -33,7 +33,7 @@ from drawbridge.dra.nodes import Node
 from drawbridge.dra.similar_names import suggest
 from drawbridge.dra.slices import Slice
 from drawbridge.facts.families import known_families
-from drawbridge.facts.model import ClassFacts, Facts
+from drawbridge.facts.model import ClassFacts
 from drawbridge.facts.withheld import drivers_by_resource, find_withheld_drivers
 from drawbridge.finding import Finding
 from drawbridge.names import OWNED_TAINT
@@ -187,22 +187,6 @@ def select_owned_slices(
         if pool.driver not in withheld[local.node]:
             used.update(each.name for each in local.slices)
     return tuple(each for each in slices if each.name in used)
-
-
-def find_unowned_classes(
-    facts: Facts, configuration: Configuration
-) -> Mapping[str, tuple[str, ...]]:
-    """Return the classes whose devices are all in pools that the allocator does not own.
-
-    Each has its drivers if there is no entry for any of them. Where no Nodes are known, there are
-    no other ones.
-    """
-    drivers = {str(each.driver) for each in owned_pools(configuration)}
-    return {
-        row.name: tuple(row.drivers) if drivers.isdisjoint(row.drivers) else ()
-        for row in facts.classes
-        if row.devices and (row.owned == 0 or drivers.isdisjoint(row.drivers))
-    }
 
 
 def report_unused_pools(slices: Iterable[Slice], used: Iterable[Slice]) -> Finding | None:

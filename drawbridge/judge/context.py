@@ -89,6 +89,17 @@ class ToldByCopy(NamedTuple):
     learnt: Learnt
 
 
+class UnownedClass(NamedTuple):
+    """A class without a device in an owned pool.
+
+    `drivers` are those of its devices if it selects no device of any driver with an entry, so that
+    no node that comes helps; `elsewhere` is whether other schedulers can use one of the devices.
+    """
+
+    drivers: Sequence[str] = ()
+    elsewhere: bool = False
+
+
 class JudgeCaches:
     """The caches of the judgements of one process, for one world after the other."""
 
@@ -147,9 +158,8 @@ class JudgeContext(msgspec.Struct, frozen=True, eq=False):
     steps: int = STEPS
     # Whether any device has a compatibleOnlyWith rule that the allocator reads.
     has_rules: bool = False
-    # The classes whose devices are all in pools that the allocator does not own, with their drivers
-    # if no entry of ownedPools names any of these.
-    unowned: Mapping[str, Sequence[str]] = {}
+    # The classes whose devices are all in pools that the allocator does not own.
+    unowned: Mapping[str, UnownedClass] = {}
 
     @property
     def selectors(self) -> Selectors:

@@ -34,7 +34,7 @@ def explain_request(
     # Another alternative may use devices that still come, so the fleets of all classes count.
     classes = frozenset(option.device_class.metadata.name for option in options)
     # No device that comes is of use without an entry for its driver.
-    classes -= {name for name, drivers in context.unowned.items() if drivers}
+    classes -= {name for name, each in context.unowned.items() if each.drivers}
     unproved = proof.why if proof.outcome is ProofOutcome.UNDECIDED else ""
     prioritized = bool(alone.spec.devices.requests[0].first_available)
     for index, option in enumerate(options):

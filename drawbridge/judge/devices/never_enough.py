@@ -1,22 +1,19 @@
 """Asks whether any node has as many devices as a request needs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from drawbridge.dra.claim_codes import COUNT_NEVER_FITS
 from drawbridge.dra.counted import count_noun, join_words
 from drawbridge.finding import Finding
+from drawbridge.judge.context import UnownedClass
 from drawbridge.judge.devices.class_devices import RequestDevices, RequestPlace
 from drawbridge.solver.demand import MAX_RESULTS
 
 
 def explain_unowned(
-    devices: RequestDevices, place: RequestPlace, unowned: Mapping[str, Sequence[str]]
+    devices: RequestDevices, place: RequestPlace, unowned: Mapping[str, UnownedClass]
 ) -> Finding | None:
-    """Return a finding if the allocator owns none of the published devices of the class.
-
-    `unowned` has the drivers of such a class if no entry names any of them: then no node that
-    comes, and no label, is enough.
-    """
+    """Return a finding if the allocator owns none of the published devices of the class."""
     name, wanted = devices.class_name, devices.option.wanted.count
     if devices.of_class or name not in unowned:
         return None
@@ -25,13 +22,12 @@ def explain_unowned(
     )
     why = "no node has any"
     remedy = "Correct the entries of ownedPools, or label the nodes that they are to select."
-    if unowned[name]:
-        drivers = join_words(unowned[name], "or")
+    if unowned[name].drivers:
+        drivers = join_words(unowned[name].drivers, "or")
         why = f"ownedPools has no entry for driver {drivers}"
-        remedy = (
-            f"Add an entry for driver {drivers} to ownedPools, or request the devices in pods of "
-            "the default scheduler."
-        )
+        remedy = f"Add an entry for driver {drivers} to ownedPools"
+        elsewhere = ", or request the devices in pods of the default scheduler"
+        remedy = f"{remedy}{elsewhere if unowned[name].elsewhere else ''}."
     message = f"{asked} requested, but {why}"
     return COUNT_NEVER_FITS.at(place.path, message, object=place.object, remedy=remedy)
 

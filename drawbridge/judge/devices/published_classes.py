@@ -18,6 +18,7 @@ from drawbridge.dra.nodes import Node, matches_selector, selector_problems
 from drawbridge.dra.slices import Slice
 from drawbridge.facts.fleet import PublishedClass
 from drawbridge.facts.plugin_nodes import describe_left_to_plugin, find_plugin_nodes
+from drawbridge.judge.claims.selector_terms import split_terms
 from drawbridge.judge.devices.device_index import DeviceIndex, DeviceReads
 from drawbridge.solver.expressions import EvaluationFailure, ExpressionEvaluator
 
@@ -87,7 +88,7 @@ def _selected_drivers(
     """Return the number of different devices that the class selects, by driver."""
     devices: dict[str, int] = {}
     for driver, device in _different_devices(offered, index, selectors):
-        if _selects(offered, driver, device, expressions) is True:
+        if selects(offered, driver, device, expressions) is True:
             devices[driver] = devices.get(driver, 0) + 1
     return devices
 
@@ -122,9 +123,10 @@ def _read_attributes(
     return frozenset(names)
 
 
-def _selects(
+def selects(
     offered: DeviceClass, driver: str, device: Device, expressions: ExpressionEvaluator
 ) -> bool | EvaluationFailure:
+    """Evaluate the selectors of a class on a device."""
     for selector in offered.spec.selectors:
         outcome = expressions.selects(
             selector.cel.expression if selector.cel else "", driver, device
@@ -134,6 +136,27 @@ def _selects(
     return True
 
 
+def may_select_driver(
+    offered: DeviceClass, driver: str, selectors: Selectors, expressions: ExpressionEvaluator
+) -> bool:
+    """Return whether the class may select a device of a driver, whatever else the device has."""
+    device = Device("unknown")
+    return not any(
+        _reads_driver_only(term, selectors) and expressions.selects(term, driver, device) is False
+        for selector in offered.spec.selectors
+        if selector.cel is not None
+        for term in split_terms(selector.cel.expression, selectors.stored)
+    )
+
+
+def _reads_driver_only(term: str, selectors: Selectors) -> bool:
+    try:
+        reads = find_reads(selectors.stored.compile(term))
+    except CompileError:
+        return False
+    return all(each.path == ("driver",) for each in reads.accesses)
+
+
 def _may_select(
     offered: DeviceClass, driver: str, slices: list[Slice], expressions: ExpressionEvaluator
 ) -> bool:
@@ -141,7 +164,7 @@ def _may_select(
     if len(slices) > MAX_EVALUATED or not any(each.devices for each in slices):
         return True
     return any(
-        _selects(offered, driver, device, expressions) is not False
+        selects(offered, driver, device, expressions) is not False
         for slice_ in slices
         for device in slice_.devices
     )
