@@ -44,9 +44,15 @@ def explain_capacity(
     if enough:
         term, near = find_nearest_miss(devices.option, enough, context)
         message += f"; {_describe_largest(name, near)} does not satisfy {term.shown}"
-        if _SHARING in term.text:
+        # The term can also compare with false.
+        divides = all(map(_is_shared, matching)) and not any(map(_is_shared, near))
+        if _SHARING in term.text and divides:
             remedy = _NOT_SHARED
     return CAPACITY_NEVER_FITS.at(path, message, object=place.object, remedy=remedy)
+
+
+def _is_shared(candidate: Candidate) -> bool:
+    return candidate.device.allow_multiple_allocations
 
 
 def _describe_largest(name: str, devices: Iterable[Candidate]) -> str:
