@@ -325,7 +325,8 @@ def _compose(
     if _has_error(findings):
         return Translation(findings=findings)
     findings += tuple(resizing.report_resizing(patch.pod, context.facts))
-    findings += tuple(scheduler.report_divided_devices(patch.pod, outcome.classes, context.facts))
+    classes, facts = outcome.classes, context.facts
+    findings += tuple(scheduler.report_divided_devices(patch.pod, classes, facts, findings))
     if outcome.mappings:
         findings += tuple(report_queue(pod, outcome.mappings, findings, queue))
     if context.original is not Original.NONE:

@@ -31,6 +31,7 @@ DEFAULT: Final = "default-scheduler"
 OURS: Final = SCHEDULER_NAME
 _UNSUPPORTED: Final = "tensor-fusion-scheduler"
 NEVER_RUNS_CLAIMS: Final = (*_WITHOUT_CLAIMS, _UNSUPPORTED)
+_OTHER_NODES: Final = "Change which nodes `ownedPools` selects."
 # Jobs that set the scheduler of their pods: the path to the job, and the default scheduler.
 _JOBS: Final = {
     ("batch.volcano.sh", "Job"): ((), "volcano"),
@@ -120,19 +121,28 @@ def report_drivers_not_owned(
 
 
 def report_divided_devices(
-    pod: Value, classes: Iterable[str], facts: Facts | None
+    pod: Value, classes: Iterable[str], facts: Facts | None, findings: Iterable[Finding]
 ) -> Iterator[Finding]:
-    """Report the classes of which the pod can use only a part of the devices."""
+    """Report the classes of which the pod can use only a part of the devices.
+
+    `findings` tell whether its scheduler was changed: the placement of the namespace does not
+    decide for a pod that names another one.
+    """
     if facts is None:
         return
-    is_ours = get_value(pod, SCHEDULER) == OURS
-    for name in classes:
-        row = facts.find_class(name)
-        usable = describe_usable(row, is_ours=is_ours) if row is not None else ""
-        if row is not None and usable:
+    name = get_value(pod, SCHEDULER)
+    is_ours = name == OURS
+    by_namespace = is_default_scheduler(name) or any(
+        e.code == SCHEDULER_OURS.name for e in findings
+    )
+    rows = [facts.find_class(each) for each in classes]
+    others_serve = all(row is not None and _count_others(row, is_ours=is_ours) for row in rows)
+    can_move = by_namespace and others_serve and (is_ours or facts.scheduler)
+    for row in rows:
+        if row is not None and (usable := describe_usable(row, is_ours=is_ours)):
             placement = Placement.BRIDGE if is_ours else Placement.NATIVE
             message = f"with {placement} placement the pod can use {usable}"
-            remedy = find_placement_remedy(row, is_ours=is_ours)
+            remedy = find_placement_remedy(row, is_ours=is_ours) if can_move else _OTHER_NODES
             yield DEVICES_DIVIDED.at(format_path(SCHEDULER), message, remedy=remedy)
 
 
@@ -153,15 +163,18 @@ def describe_usable(row: ClassFacts, *, is_ours: bool) -> str:
     )
 
 
+def _count_others(row: ClassFacts, *, is_ours: bool) -> int:
+    """Return the number of devices that pods with the other placement can use."""
+    owned = row.owned or 0
+    return row.devices - owned if is_ours else owned
+
+
 def find_placement_remedy(row: ClassFacts, *, is_ours: bool) -> str:
     """Return what lets pods use the devices of a class that their scheduler cannot use."""
-    owned = row.owned or 0
-    other, count = Placement.BRIDGE, owned
-    if is_ours:
-        other, count = Placement.NATIVE, row.devices - owned
+    other = Placement.NATIVE if is_ours else Placement.BRIDGE
     return (
         f"Set the label {PLACEMENT_LABEL}: {other} on the namespace, whose pods then use the other "
-        f"{count}. Or change which nodes `ownedPools` selects."
+        f"{_count_others(row, is_ours=is_ours)}. Or change which nodes `ownedPools` selects."
     )
 
 
