@@ -1,4 +1,8 @@
-"""What a remedy tells a person to do can be done: its commands, settings and objects exist."""
+"""What a remedy tells a person to do can be done: its commands, settings and objects exist.
+
+Commands and settings are those in backticks, in findings.md and in all texts of the modules but
+docstrings. Labels and objects are those in findings.md and in what is written as `remedy=`.
+"""
 
 import ast
 import re
@@ -19,36 +23,37 @@ PACKAGES = ("allocator", "certs", "cli", "controller", "drawbridge", "webhook")
 INCOMPLETE = ("required", "expected one argument")
 
 
-def texts_of(value: ast.expr) -> Iterator[str]:
-    """Yield the texts in an expression; a name stands for each value that is filled in."""
-    match value:
+def texts_of(node: ast.AST) -> Iterator[str]:
+    """Yield the texts below a node but docstrings; NAME stands for each value that is filled in."""
+    match node:
+        case ast.Expr(value=ast.Constant()):
+            return
         case ast.Constant(value=str(text)):
             yield text
         case ast.JoinedStr(values=parts):
-            texts = (next(texts_of(each), "NAME") for each in parts)
-            yield "".join(texts)
+            yield "".join(f"{e.value}" if isinstance(e, ast.Constant) else "NAME" for e in parts)
         case _:
-            for part in ast.iter_child_nodes(value):
-                if isinstance(part, ast.expr):
-                    yield from texts_of(part)
+            for child in ast.iter_child_nodes(node):
+                yield from texts_of(child)
 
 
-def remedies_in(path: Path) -> Iterator[str]:
-    """Yield the remedies that a module passes to its findings."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+def remedies_in(tree: ast.AST) -> Iterator[str]:
+    """Yield the texts that a module passes to its findings as `remedy=`."""
+    for node in ast.walk(tree):
         if isinstance(node, ast.keyword) and node.arg == "remedy":
             yield from texts_of(node.value)
 
 
-REMEDIES = [
-    *((code.name, code.remedy) for code in EXPLAINED.values()),
-    *(
-        (path.relative_to(ROOT).as_posix(), remedy)
-        for package in PACKAGES
-        for path in sorted((ROOT / package).rglob("*.py"))
-        for remedy in remedies_in(path)
-    ),
-]
+TREES = {
+    path.relative_to(ROOT).as_posix(): ast.parse(path.read_text("utf-8"))
+    for package in PACKAGES
+    for path in sorted((ROOT / package).rglob("*.py"))
+}
+EXPLANATIONS = [(code.name, code.remedy) for code in EXPLAINED.values()]
+REMEDIES = [*EXPLANATIONS, *((place, e) for place in TREES for e in remedies_in(TREES[place]))]
+TEXTS = [*EXPLANATIONS, *((place, e) for place in TREES for e in texts_of(TREES[place]))]
+# Fields of objects that are not the configuration of Drawbridge.
+OTHERS = ("node.", "rayStartParams.", "resources.", "spec.")
 
 
 def find_all(pattern: str) -> dict[str, str]:
@@ -56,10 +61,24 @@ def find_all(pattern: str) -> dict[str, str]:
     return {match: place for place, remedy in REMEDIES for match in re.findall(pattern, remedy)}
 
 
+def commands_in(text: str) -> Iterator[str]:
+    """Yield the commands of ours in the first lines of spans between backticks."""
+    for span in re.findall(r"`([^`\n]*)", text):
+        for part in span.split(" | "):
+            if part.startswith("drawbridge ") and part.split()[1] != "...":
+                yield part
+
+
+def settings_in(text: str) -> Iterator[str]:
+    """Yield the dotted names between backticks that are no fields of other objects."""
+    for name in re.findall(r"`((?:[\w-]+(?:\[\])?\.)+[\w-]+(?:\[\])?)(?=[`:])", text):
+        if not name.startswith(OTHERS):
+            yield name
+
+
 def mistake_in(command: str) -> str:
     """Return what is wrong with a command line; empty if nothing is."""
     words = shlex.split(command)[1:]
-    words = words[: words.index("|")] if "|" in words else words
     if words[0] not in COMMANDS:
         return "no command"
     try:
@@ -70,7 +89,7 @@ def mistake_in(command: str) -> str:
 
 
 def test_commands_in_remedies_exist() -> None:
-    commands = find_all(r"\b(drawbridge [a-z][^`|]*)[`|]")
+    commands = {each: place for place, text in TEXTS for each in commands_in(text)}
     assert {f"{place}: {each}": mistake_in(each) for each, place in commands.items()} == {
         f"{place}: {each}": "" for each, place in commands.items()
     }
@@ -78,12 +97,23 @@ def test_commands_in_remedies_exist() -> None:
 
 
 def test_settings_in_remedies_exist() -> None:
-    places = {row.place for row in ROWS}
-    tops = {place for place in places if place.isalpha()}
-    settings = find_all(r"`(\w+(?:\[\])?(?:\.\w+)+)[:`]")
-    ours = {each for each in settings if re.split(r"\W", each)[0] in tops}
-    assert ours - places == set()
-    assert {"admission.everyPod", "fleet[].closed"} <= ours
+    settings = {each: place for place, text in TEXTS for each in settings_in(text)}
+    assert settings.keys() - {row.place for row in ROWS} == set()
+    assert {"admission.everyPod", "fleet[].closed", "targets[].resources"} <= settings.keys()
+
+
+def test_misspelt_commands_and_settings_are_found_wherever_a_module_writes_them() -> None:
+    tree = ast.parse(
+        """
+_REMEDY = f"Run `drawbridge explian {name}`, or set `admision.everyPod: true`."
+raise Refusal("no", "Run `helm template . | drawbridge tranlsate -f -`.")
+_PROSE = "Restart the scheduler drawbridge and set `spec.replicas: 2`."
+"""
+    )
+    commands = [each for text in texts_of(tree) for each in commands_in(text)]
+    assert commands == ["drawbridge explian NAME", "drawbridge tranlsate -f -"]
+    assert {*map(mistake_in, commands)} == {"no command"}
+    assert [each for text in texts_of(tree) for each in settings_in(text)] == ["admision.everyPod"]
 
 
 def values_of_names() -> set[str]:
