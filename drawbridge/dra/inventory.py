@@ -61,7 +61,7 @@ class Pool(msgspec.Struct, frozen=True, eq=False):
 _Members: TypeAlias = tuple[int, ...]
 
 
-class IndexedPool(msgspec.Struct, frozen=True, eq=False):
+class IndexedPool(msgspec.Struct, frozen=True, eq=False, dict=True):
     """All slices of one pool, of every generation, by name; compared by identity.
 
     `slices` have the taints of DeviceTaintRules; `untainted` are the same slices without them.
@@ -71,6 +71,11 @@ class IndexedPool(msgspec.Struct, frozen=True, eq=False):
     untainted: tuple[Slice, ...]
     slices: tuple[Slice, ...]
     nodes: PoolNodes
+
+    @cached_property
+    def published(self) -> "PublishedPool | None":
+        """The devices that its slices publish, read once; None while it is incomplete."""
+        return read_published_pool(self.id, self.slices)
 
     def members_for(self, node: Node) -> _Members:
         """Return the slices of the newest generation for a node; raises NodeSelectorError."""
@@ -423,7 +428,7 @@ class PublishedPool(msgspec.Struct, frozen=True, eq=False):
 
 def find_published_pool(inventory: Inventory, pool: PoolID) -> PublishedPool | None:
     """Return a pool; None while it is incomplete."""
-    return read_published_pool(pool, inventory.published_slices(pool))
+    return inventory.pools.value(pool).published
 
 
 def read_published_pool(pool: PoolID, slices: Iterable[Slice]) -> PublishedPool | None:

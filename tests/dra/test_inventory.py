@@ -15,6 +15,7 @@ from drawbridge.dra.inventory import (
     PoolCache,
     PoolID,
     build_inventory,
+    find_published_pool,
     is_device_for_node,
 )
 from drawbridge.dra.nodes import Node, NodeSelectorError
@@ -101,6 +102,18 @@ def test_every_slice_of_every_generation_is_kept() -> None:
     published = built.published_slices(PoolID("d.example.com", "p"))
     assert [each.generation for each in published] == [1, 7]
     assert built.published_slices(PoolID("d.example.com", "nowhere")) == ()
+
+
+def test_what_a_pool_publishes_is_read_once_until_its_slices_change() -> None:
+    slices = [slice_of({"name": "s", "devices": ["x"]}), slice_of({"name": "t", "pool": "q"})]
+    built, pool = build_inventory(slices), PoolID("d.example.com", "p")
+    read = find_published_pool(built, pool)
+    assert read is not None
+    assert find_published_pool(built.with_slices((), slices[1:]), pool) is read
+    changed = built.with_slices((), [slice_of({"name": "s", "devices": ["x", "y"]})])
+    after = find_published_pool(changed, pool)
+    assert after is not None
+    assert [[*each.devices] for each in (read, after)] == [["x"], ["x", "y"]]
 
 
 def test_nodes_without_own_slices_share_the_same_pools() -> None:
