@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from allocator.scheduler.protocol import HEADER, VERSION_TEXT
-from bench._process import ROOT
+from bench._process import ROOT, last_lines
 from bench._slices import GPU, NIC, slices
 from drawbridge.agreement.published_facts import build_data_key
 from drawbridge.facts import serialized
@@ -31,6 +31,7 @@ from tests.cluster.fake.configuration import accept
 
 Json = dict[str, Any]
 SYSTEM, HOST, NAMESPACE = "drawbridge-system", "host-a", "team"
+SOCKET, LOG = "allocator.sock", "log"
 MAX_NODES, CONCURRENT = 20, 32
 START_SECONDS = 600.0
 DRA: Final = "resource.k8s.io/v1"
@@ -118,11 +119,12 @@ def make_lease() -> Json:
 
 
 class Process:
-    """A running allocator."""
+    """A running allocator, whose socket and log are in a folder."""
 
-    def __init__(self, running: asyncio.subprocess.Process, socket: Path) -> None:
+    def __init__(self, running: asyncio.subprocess.Process, folder: Path) -> None:
         self._running = running
-        self._socket = socket
+        self._socket = folder / SOCKET
+        self._log = folder / LOG
 
     @property
     def pid(self) -> int:
@@ -146,7 +148,8 @@ class Process:
                     if (await (await self.connect()).call("GET", "status"))["leading"]:
                         return
                 if self._running.returncode is not None:
-                    raise SystemExit(f"the allocator ended with {self._running.returncode}")
+                    code, said = self._running.returncode, last_lines(self._log.read_bytes())
+                    raise SystemExit(f"the allocator ended with {code}: {said}")
                 await asyncio.sleep(0.05)
 
 
@@ -173,23 +176,25 @@ class Connection:
 @contextlib.asynccontextmanager
 async def allocator(server: FakeApi, *options: str, tree: Path = ROOT) -> AsyncIterator[Process]:
     """Run the allocator of a tree until the context exits."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as made, (Path(made) / LOG).open("wb") as log:
+        folder = Path(made)
         server.put(accept(CONFIGURATION))
         async with server:
             running = await asyncio.create_subprocess_exec(
                 sys.executable,
                 *("-m", "cli.main", "serve", "allocator", f"--namespace={SYSTEM}"),
-                *(f"--host={HOST}", f"--socket={folder}/allocator.sock"),
+                *(f"--host={HOST}", f"--socket={folder / SOCKET}"),
                 "--config-map",
-                f"--kubeconfig={server.kubeconfig(Path(folder) / 'kubeconfig')}",
+                f"--kubeconfig={server.kubeconfig(folder / 'kubeconfig')}",
                 *("--health=127.0.0.1:0", "--metrics=127.0.0.1:0", *options),
                 cwd=tree,
-                stderr=asyncio.subprocess.DEVNULL,
+                stderr=log,
             )
             try:
-                yield Process(running, Path(folder) / "allocator.sock")
+                yield Process(running, folder)
             finally:
-                running.send_signal(signal.SIGTERM)
+                with contextlib.suppress(ProcessLookupError):
+                    running.send_signal(signal.SIGTERM)
                 await running.wait()
 
 

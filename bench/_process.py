@@ -48,6 +48,11 @@ def run_python(words: list[str], folder: Path, environment: Mapping[str, str]) -
     return Spent(int(code), float(seconds), int(mebibytes), done.stdout)
 
 
+def last_lines(written: bytes) -> str:
+    """Return the end of what a process wrote to its standard error, which says why it ended."""
+    return written[-2_000:].decode(errors="replace").strip() or "it wrote nothing"
+
+
 def cpu_seconds(pid: int) -> float:
     """Return the CPU time of all threads, which other processes of the machine do not delay."""
     threads = Path(f"/proc/{pid}/task").glob("*/schedstat")

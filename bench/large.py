@@ -38,7 +38,14 @@ from bench._allocator import (
     make_server,
     requests_of,
 )
-from bench._process import ROOT, TREES, cpu_seconds, peak_mebibytes, resident_mebibytes
+from bench._process import (
+    ROOT,
+    TREES,
+    cpu_seconds,
+    last_lines,
+    peak_mebibytes,
+    resident_mebibytes,
+)
 from bench._scale import scaled
 from bench._slices import DEVICES
 from drawbridge.report.page.compose import MAX_NODES
@@ -96,7 +103,8 @@ async def _wait(
     async with asyncio.timeout(LIMIT_SECONDS):
         while not await ready():
             if running.returncode is not None:
-                raise SystemExit(f"the process ended with {running.returncode}")
+                said = last_lines((await running.communicate())[1])
+                raise SystemExit(f"the process ended with {running.returncode}: {said}")
             await asyncio.sleep(0.05)
     seconds = time.perf_counter() - began
     # What is derived later counts as well.
@@ -109,15 +117,20 @@ def _say_start(name: str, seconds: float, cpu: float, mebibytes: float) -> None:
     _say(f"{name} is ready", figure, kept=cpu < READY_SECONDS and mebibytes < READY_MIB)
 
 
-async def _first_line(stream: asyncio.StreamReader | None, *parts: str) -> str:
-    """Return the first line that has these parts."""
+async def _first_line(
+    running: asyncio.subprocess.Process, stream: asyncio.StreamReader | None, *parts: str
+) -> str:
+    """Return the first line of one of a process's streams that has these parts."""
     if stream is None:
         raise RuntimeError("the stream is not a pipe")
+    others = b""
     async with asyncio.timeout(LIMIT_SECONDS):
-        while line := (await stream.readline()).decode():
-            if all(each in line for each in parts):
-                return line
-    raise SystemExit(f"the process ended without {parts}")
+        while line := await stream.readline():
+            if all(each in line.decode() for each in parts):
+                return line.decode()
+            others += line
+        said = last_lines(others + ((await running.communicate())[1] or b""))
+    raise SystemExit(f"the process ended without {parts}: {said}")
 
 
 def _fetch(url: str) -> str:
@@ -179,7 +192,7 @@ async def _start_judge(tree: Path, _: FakeApi, folder: Path, access: str) -> Non
     ports = tuple(f"--{each}=127.0.0.1:0" for each in ("listen", "health", "metrics"))
     began = time.perf_counter()
     async with _process(tree, *words, f"--tls-key={key}", *ports) as running:
-        line = json.loads(await _first_line(running.stderr, "listening", '"health"'))
+        line = json.loads(await _first_line(running, running.stderr, "listening", '"health"'))
 
         async def ready() -> bool:
             return bool(await asyncio.to_thread(_fetch, f"http://{line['address']}/readyz"))
@@ -191,7 +204,7 @@ async def _start_page(tree: Path, server: FakeApi, _folder: Path, access: str) -
     """The page can be used when it shows its last node with its devices, which are read later."""
     began = time.perf_counter()
     async with _process(tree, "page", access) as running:
-        line = await _first_line(running.stdout, "http://")
+        line = await _first_line(running, running.stdout, "http://")
         url = line[line.index("http://") :].split()[0]
         shown = min(len(server.all("nodes")), MAX_NODES)
         last, devices = f"node-{shown - 1:05}", f"{2 * DEVICES} devices"
@@ -263,7 +276,7 @@ async def _probed(process: Process, what: str) -> AsyncIterator[None]:
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
-    await _first_line(prober.stdout, "asking")
+    await _first_line(prober, prober.stdout, "asking")
     yield
     longest, count = (await prober.communicate(b""))[0].decode().split()
     _say(what, f"{longest:>6} ms, {count} answers", kept=float(longest) < GAP_MS)
