@@ -1,10 +1,11 @@
 """What processes use, by their PID or until they end, and the trees whose processes take turns."""
 
+import contextlib
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -46,6 +47,41 @@ def run_python(words: list[str], folder: Path, environment: Mapping[str, str]) -
     )
     code, seconds, mebibytes = done.stderr.split()
     return Spent(int(code), float(seconds), int(mebibytes), done.stdout)
+
+
+class Worker:
+    """A process that runs a script of this folder with the code of one tree, and answers."""
+
+    def __init__(
+        self, tree: Path, script: str, words: Sequence[str] = (), command: Sequence[str] = ()
+    ) -> None:
+        """Start the process, under a `command` that measures it, if any."""
+        path = str(ROOT / "bench" / script)
+        self._process = subprocess.Popen(  # noqa: S603  # ours
+            [*command, sys.executable, "-P", path, *words],  # not the script's folder
+            cwd=tree,
+            # The same hashes in all trees: the order of sets changes the work.
+            env={**os.environ, "PYTHONPATH": str(tree), "PYTHONHASHSEED": "0"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL if command else None,
+        )
+
+    def ask(self, question: bytes) -> str:
+        """Return the line that answers a question."""
+        process = self._process
+        if process.stdin is None or process.stdout is None:
+            raise RuntimeError("the worker has no pipes")
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(question)
+            process.stdin.flush()
+        if not (line := process.stdout.readline()):
+            raise SystemExit(f"the worker ended with code {process.wait()}")
+        return line.decode()
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.communicate()
 
 
 def last_lines(written: bytes) -> str:

@@ -12,11 +12,8 @@ import asyncio
 import contextlib
 import itertools
 import math
-import os
 import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -26,7 +23,7 @@ import msgspec
 
 from bench._bodies import KINDS, TRANSLATED
 from bench._cluster import make_admission
-from bench._process import BASELINE, ROOT
+from bench._process import BASELINE, ROOT, Worker
 from bench._review_worker import COUNTED, ECHO, NUMBER, context
 from bench._scale import scaled
 from webhook.admission.replies import await_reply
@@ -37,36 +34,16 @@ WARM: Final = scaled(10, 1)
 _CALLGRIND: Final = ("valgrind", "--tool=callgrind", "--dump-before=getloadavg")
 
 
-class Worker:
+class _Reviewer(Worker):
     """A process that reviews bodies with the code of one tree."""
 
-    def __init__(self, tree: Path, command: Sequence[str] = (), words: Sequence[str] = ()) -> None:
-        script = str(ROOT / "bench" / "_review_worker.py")
-        self._process = subprocess.Popen(  # noqa: S603  # ours
-            [*command, sys.executable, "-P", script, *words],  # not the script's folder
-            cwd=tree,
-            # The same hashes in both trees: the order of sets changes the work.
-            env={**os.environ, "PYTHONPATH": str(tree), "PYTHONHASHSEED": "0"},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL if command else None,
-        )
+    def __init__(self, tree: Path, words: Sequence[str] = (), command: Sequence[str] = ()) -> None:
+        super().__init__(tree, "_review_worker.py", words, command)
 
     def review(self, bodies: Sequence[bytes]) -> int:
         """Return the CPU time of a batch in nanoseconds."""
-        process = self._process
-        if process.stdin is None or process.stdout is None:
-            raise RuntimeError("the worker has no pipes")
         framed = itertools.chain.from_iterable((NUMBER.pack(len(b)), b) for b in bodies)
-        process.stdin.write(b"".join((NUMBER.pack(len(bodies)), *framed)))
-        process.stdin.flush()
-        if not (line := process.stdout.readline()):
-            raise SystemExit(f"the worker ended with code {process.wait()}")
-        return int(line)
-
-    def close(self) -> None:
-        """End the process."""
-        self._process.communicate()
+        return int(self.ask(b"".join((NUMBER.pack(len(bodies)), *framed))))
 
 
 def _batch(kind: str, number: int) -> list[bytes]:
@@ -91,7 +68,7 @@ class _Compared(NamedTuple):
     of_baseline: list[float]
 
 
-def _compare(kind: str, echo: Worker, baseline: Worker, current: Worker) -> _Compared:
+def _compare(kind: str, echo: _Reviewer, baseline: _Reviewer, current: _Reviewer) -> _Compared:
     of_echo, of_baseline, times = [], [], []
     for number in range(-WARM, ROUNDS):
         # Both see two batches a round, in the order old, new, new, old.
@@ -120,7 +97,8 @@ def _count_instructions(tree: Path) -> dict[str, int]:
     """Return the instructions of a batch of each kind, after a batch of the same kind."""
     with tempfile.TemporaryDirectory() as folder:
         dump = Path(folder) / "out"
-        worker = Worker(tree, (*_CALLGRIND, f"--callgrind-out-file={dump}"), [COUNTED])
+        command = (*_CALLGRIND, f"--callgrind-out-file={dump}")
+        worker = _Reviewer(tree, [COUNTED], command)
         for kind in KINDS:
             for number in range(2):
                 worker.review(_batch(kind, number))
@@ -139,7 +117,7 @@ def _read_total(dump: Path) -> int:
 
 
 def _rows(tree: Path) -> Iterator[str]:
-    workers = echo, baseline, current = Worker(ROOT, words=[ECHO]), Worker(tree), Worker(ROOT)
+    echo, baseline, current = _Reviewer(ROOT, [ECHO]), _Reviewer(tree), _Reviewer(ROOT)
     counts = [_count_instructions(each) for each in (tree, ROOT)] if _has_valgrind() else []
     for kind in KINDS:
         compared = _compare(kind, echo, baseline, current)
@@ -147,8 +125,8 @@ def _rows(tree: Path) -> Iterator[str]:
         row = f"{kind:26} {compared.microseconds:8.1f} {statistics.median(compared.of_echo):11.2f}"
         row += f" {median:9.3f}   {lower:.3f} to {upper:.3f}"
         yield row + (f" {counts[1][kind] / counts[0][kind]:13.3f}" if counts else "")
-    for each in workers:
-        each.close()
+    for worker in (echo, baseline, current):
+        worker.close()
 
 
 def _has_valgrind() -> bool:
