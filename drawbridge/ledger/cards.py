@@ -52,11 +52,13 @@ class Card(NamedTuple):
             return _free_of_device(held[0], use)
         return _free_of_device(self.devices[0], use)
 
-    def used(self, capacities: Iterable[str], use: PoolUse, free: int) -> tuple[int, ...]:
+    def used(self, capacities: Sequence[str], use: PoolUse, free: int) -> tuple[int, ...]:
         """Return the thousandths in use of each capacity; 0 of one that is not published.
 
         Of partitions, and of a device that is not shared, these are what is not `free` of it.
         """
+        if free == WHOLE:
+            return (0,) * len(capacities)
         device = self.devices[0]
         consumed = None if self.counters else use.shares.get(device.name)
         published = {split_name(name, self.pool.driver): name for name in device.device.capacity}
@@ -149,11 +151,13 @@ def asked_cards(
     if not results:
         return None
     parts: dict[str, list[AskedPart]] = {results[0].driver: []}
+    names = {each.device for each in results}
     by_name = {
         (card.pool, device.name): (card, device)
         for of_driver in cards.values()
         for card in of_driver
         for device in card.devices
+        if device.name in names
     }
     for result in results:
         device = by_name.get((PoolID(result.driver, result.pool), result.device))

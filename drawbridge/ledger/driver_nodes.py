@@ -4,6 +4,7 @@ A strategy judges nodes by this. What does not change with the use of a node is 
 objects change.
 """
 
+from functools import cache
 from itertools import chain
 from typing import Final, NamedTuple, Protocol
 
@@ -125,19 +126,22 @@ class DriverNodes:
     def find_room(self, name: str, planner: Planner, view: View, amounts: NodeAmounts) -> NodeRoom:
         """Return what a node that has cards has left."""
         static, left = self.static[name], amounts.left(name)
+        use_of = cache(view.use)  # once for each pool, which has many cards
+        counters_of = cache(lambda pool: planner.counters_left(name, pool, view))
 
         def find_free(card: Card) -> int:
-            counters = planner.counters_left(name, card.pool, view) if card.counters else {}
-            return card.free(view.use(card.pool), counters)
+            counters = counters_of(card.pool) if card.counters else {}
+            return card.free(use_of(card.pool), counters)
 
         free, *others = (
             tuple(map(find_free, cards))
             for cards in (static.cards, *(each.cards for each in static.others))
         )
+        capacities = self.chosen.capacities
         used = tuple(
-            each.used(self.chosen.capacities, view.use(each.pool), part)
+            each.used(capacities, use_of(each.pool), part)
             for each, part in zip(static.cards, free, strict=True)
-            if self.chosen.capacities
+            if capacities
         )
         shape = static.shape
         cpu, memory = left.get(CPU, shape.cpu), left.get(MEMORY, shape.memory)
