@@ -113,6 +113,12 @@ def requests_of(claim: ComposedClaim) -> list[dict[str, Any]]:
             [["drawbridge"], ["drawbridge-2 gpu"]],
             ["gpu nic", "gpu"],
         ),
+        # One entry is enough for the others wherever their requests are, so they share a claim.
+        (
+            {"a": {GPU: 1}, "b": {GPU: 1, EFA: 1}, "c": {EFA: 1}},
+            [["drawbridge gpu"], ["drawbridge-2"], ["drawbridge nic"]],
+            ["gpu nic", "gpu nic"],
+        ),
         (
             {"a": {GPU: 1, EFA: 1}, "b": {GPU: 1, EFA: 1}},
             [["drawbridge"], ["drawbridge-2"]],

@@ -126,8 +126,8 @@ def _shift(rule: ProximityRule, offset: int) -> ProximityRule:
 def assemble_claims(results: Sequence[TargetResult]) -> tuple[ComposedClaim, ...]:
     """Put the parts of the results into claims, each into the first claim that has room.
 
-    If a container would have several entries for one claim, the parts of different containers go
-    into different claims. Raises ClaimLimitError if a pod needs more than MAX_CLAIMS claims.
+    If a container would have several entries for one claim, the parts of containers with several
+    requests go into claims of their own. Raises ClaimLimitError for more than MAX_CLAIMS claims.
     """
     claims = _fill_claims([_list_parts(results)])
     if any(len(use.entries) > 1 for claim in claims for use in claim.uses):
@@ -156,11 +156,20 @@ def _fill_claims(groups: Iterable[Iterable[ClaimPart]]) -> tuple[ComposedClaim, 
 
 
 def _group_by_users(parts: Iterable[ClaimPart]) -> Iterable[Sequence[ClaimPart]]:
-    """Group the parts whose requests have the same users; any other part is alone."""
+    """Group the parts such that containers use one request of a group, or all of them.
+
+    One group has the parts whose users use no other request: each of them has one entry wherever
+    its request is. Of all others, those whose requests have the same users share a group.
+    """
+    listed = list(parts)
+    used = Counter(user for part in listed for each in part.requests for user in each.users)
     groups: dict[Hashable, list[ClaimPart]] = {}
-    for number, part in enumerate(parts):
+    for number, part in enumerate(listed):
         users, *others = {frozenset(each.users) for each in part.requests}
-        groups.setdefault(number if others else users, []).append(part)
+        key: Hashable = number if others else users
+        if all(used[user] == 1 for each in part.requests for user in each.users):
+            key = "users of one request"
+        groups.setdefault(key, []).append(part)
     return groups.values()
 
 
