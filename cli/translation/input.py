@@ -19,7 +19,7 @@ from drawbridge.cluster import resources
 from drawbridge.config.model import Configuration, Placement
 from drawbridge.config.placement import decide_placements
 from drawbridge.config.policy import apply_policies
-from drawbridge.documents.document import LocatedFinding, Source
+from drawbridge.documents.document import Document, LocatedFinding, Source
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.read import read_objects as objects_in
 from drawbridge.documents.values import Value
@@ -30,11 +30,10 @@ from drawbridge.facts.networks import read_network
 from drawbridge.names import ADMIN_ACCESS_LABEL, NAMESPACE, SCHEDULER_LEASE
 from drawbridge.translate.changes.queues import LOCAL_QUEUE, find_default_queues
 from drawbridge.translate.context import TranslationContext, make_context
+from drawbridge.translate.definitions import DEFINITION, Definitions, find_definitions
 from drawbridge.translate.legacy.networks import add_networks
 from drawbridge.translate.manifests.custom_fields import (
     CUSTOM_KINDS,
-    DEFINITION,
-    find_definitions,
     name_definition,
 )
 
@@ -58,7 +57,7 @@ class TranslationInput:
     # The default queue of Kueue in each namespace of the cluster that has one.
     queues: dict[str, str] = field(default_factory=dict)
     # The CustomResourceDefinitions of the cluster.
-    definitions: dict[tuple[str, str], Value] = field(default_factory=dict)
+    definitions: Definitions = field(default_factory=dict)
 
 
 def read_translation_input(
@@ -76,17 +75,19 @@ def read_translation_input(
     if isinstance(facts, tuple):
         inputs.findings += facts
         return inputs
-    written = [*_find_objects(sources)]
+    deciding = _find_objects(sources)
+    written = [each.value for each in deciding]
     networks = filter(None, map(read_network, written))
     context = make_context(add_networks(configuration, tuple(networks)), facts)
     # The manifests may change the objects of the cluster.
     namespaces = labels_of_namespaces(written)
     context = with_namespaces(context, {**inputs.namespaces, **namespaces})
     context = context.with_queues({**inputs.queues, **find_default_queues(written)})
-    definitions = {**inputs.definitions, **find_definitions(written)}
+    definitions = {**inputs.definitions, **_definitions_in(deciding)}
     if _asks_cluster(options):
         try:
-            definitions = {**_read_definitions(options, sources, {*definitions}), **definitions}
+            read = _read_definitions(options, sources, {*definitions})
+            definitions = {**read, **definitions}
         except ClusterReadError as error:
             inputs.findings.append(error.located)
             return inputs
@@ -153,7 +154,7 @@ def _gather_facts(
         return enabled
     inputs.namespaces = labels_of_namespaces(each.value for each in files.others)
     inputs.queues = find_default_queues(each.value for each in files.others)
-    inputs.definitions = find_definitions(each.value for each in files.others)
+    inputs.definitions = _definitions_in(files.others)
     inputs.cluster = files, enabled
     gathered = gather_facts(facts_input(files), configuration, enabled)
     with_policies = apply_policies(gathered.findings, configuration.findings)
@@ -194,11 +195,11 @@ def with_namespaces(
     )
 
 
-def _find_objects(sources: Iterable[Source | LocatedFinding]) -> list[Value]:
+def _find_objects(sources: Iterable[Source | LocatedFinding]) -> list[Document]:
     """Return the objects of manifests that decide the translation of others, by their kinds."""
     mentions = [kind.encode() for kind in _DECIDING]
     return [
-        document.value
+        document
         for source in sources
         if isinstance(source, Source) and any(each in source.data for each in mentions)
         for document in objects_in(source)
@@ -206,11 +207,15 @@ def _find_objects(sources: Iterable[Source | LocatedFinding]) -> list[Value]:
     ]
 
 
+def _definitions_in(documents: Iterable[Document]) -> Definitions:
+    return find_definitions((each.source.name, each.value) for each in documents)
+
+
 def _read_definitions(
     options: argparse.Namespace,
     sources: Iterable[Source | LocatedFinding],
     defined: Collection[tuple[str, str]],
-) -> Mapping[tuple[str, str], Value]:
+) -> Definitions:
     """Read the CustomResourceDefinitions of the custom kinds that manifests mention.
 
     Most users may not read them; what could not be checked is then reported.
@@ -222,8 +227,8 @@ def _read_definitions(
         if kind not in defined and any(all(e.encode() in text for e in kind) for text in texts)
     ]
 
-    async def read(session: "Session") -> list[Value]:
-        return [await _read_definition(session, name) for name in names]
+    async def read(session: "Session") -> list[tuple[str, Value]]:
+        return [("", await _read_definition(session, name)) for name in names]
 
     return find_definitions(live_cluster.run_with_session(options, read) if names else ())
 

@@ -7,8 +7,9 @@ from drawbridge.config.policy import apply_policies
 from drawbridge.documents.document import LocatedFinding
 from drawbridge.documents.values import as_mapping
 from drawbridge.translate.context import TranslationContext
+from drawbridge.translate.definitions import DEFINITION
 from drawbridge.translate.manifests.codes import SCHEMA_UNKNOWN
-from drawbridge.translate.manifests.custom_fields import DEFINITION, find_schemas, is_custom
+from drawbridge.translate.manifests.custom_fields import is_checked, is_custom
 from drawbridge.translate.manifests.workloads import group_kind
 
 
@@ -22,7 +23,7 @@ def report_unchecked_kinds(
         kind = group_kind(as_mapping(document.value))
         if not edited.changed or kind in told or not is_custom(kind):
             continue
-        if find_schemas(document.value, context.definitions) is not None:
+        if is_checked(document.value, context.definitions):
             continue
         told.add(kind)
         version = as_mapping(document.value).get("apiVersion")

@@ -19,6 +19,7 @@ from drawbridge.translate.changes.patch import Original
 from drawbridge.translate.changes.queues import Mappings
 from drawbridge.translate.changes.template import ClaimTemplate
 from drawbridge.translate.decisions.outcome import OutcomeCache
+from drawbridge.translate.definitions import Definitions
 from drawbridge.translate.legacy.networks import add_networks
 from drawbridge.translate.targets.available import add_served_names
 
@@ -41,7 +42,7 @@ class TranslationContext(msgspec.Struct, frozen=True):
     original: Original = Original.FULL
     readable_names: bool = False  # of the templates of manifests
     is_manifest: bool = False  # not of a pod that the API server has filled with defaults
-    definitions: Mapping[tuple[str, str], Value] = {}  # CustomResourceDefinitions by group and kind
+    definitions: Definitions = {}
     # Of pods with native placement, with caches of its own, where the configuration has the other.
     native: "TranslationContext | None" = None
     declared: Configuration | None = None  # without the names and networks of the facts

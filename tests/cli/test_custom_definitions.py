@@ -45,6 +45,9 @@ def write(path: Path, *objects: YamlValue) -> str:
         ([NOTEBOOK], [KEEPING], []),
         # The manifests replace what the cluster has.
         ([KEEPING, NOTEBOOK], [DROPPING], []),
+        # Which one of two the cluster will have is not known.
+        ([NOTEBOOK, KEEPING, DROPPING], [], ["ClaimsDropped Notebook/ml/n"]),
+        ([NOTEBOOK, DROPPING, KEEPING], [], ["ClaimsDropped Notebook/ml/n"]),
         ([NOTEBOOK, custom("Notebook", "m")], [], ["SchemaUnknown Notebook/ml/n"]),
         (
             [NOTEBOOK, custom("CloneSet", "c", "apps.kruise.io")],

@@ -5,9 +5,9 @@ from typing import Any
 
 from drawbridge.translate.changes.patch import Original
 from drawbridge.translate.context import TranslationContext
+from drawbridge.translate.definitions import find_definitions
 from drawbridge.translate.manifests.custom_fields import (
     CUSTOM_KINDS,
-    find_definitions,
     name_definition,
 )
 from drawbridge.translate.manifests.objects import TranslatedObject, translate_object
@@ -40,7 +40,7 @@ def translated(
     kind: str, definition: YamlValue, original: Original = Original.FULL
 ) -> TranslatedObject:
     value: YamlValue = {"apiVersion": "kubeflow.org/v1", "kind": kind, "spec": SPECS[kind]}
-    definitions = find_definitions([definition])
+    definitions = find_definitions([("", definition)])
     context = TranslationContext(original=original, definitions=definitions)
     return translate_object(value, kind, context)
 

@@ -8,17 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from drawbridge.documents.patch import Edit
-from drawbridge.documents.paths import Path, format_path, get_value
-from drawbridge.documents.values import Value, as_list, as_mapping
+from drawbridge.documents.paths import Path, format_path
+from drawbridge.documents.values import Value, as_mapping
 from drawbridge.finding import Finding
 from drawbridge.names import POD_ANNOTATIONS
+from drawbridge.translate.definitions import DEFINITION, Definition, Definitions
 from drawbridge.translate.manifests import argo
 from drawbridge.translate.manifests.codes import CLAIMS_DROPPED, ORIGINAL_MISSING
 from drawbridge.translate.manifests.workloads import SPECS, SPECS_BELOW, TEMPLATES, group_kind
 
-DEFINITION: Final = "CustomResourceDefinition"
-# Earlier versions of the API are in no supported version of Kubernetes.
-_API: Final = "apiextensions.k8s.io/v1"
 _OF_EVERY_OBJECT: Final = frozenset({"apiVersion", "kind", "metadata"})
 _EMBEDDED: Final = "x-kubernetes-embedded-resource"
 _PRESERVES: Final = "x-kubernetes-preserve-unknown-fields"
@@ -46,70 +44,53 @@ def name_definition(kind: tuple[str, str]) -> str:
     return f"{kind[1].lower()}s.{kind[0]}"
 
 
-def find_definitions(values: Iterable[Value]) -> dict[tuple[str, str], Value]:
-    """Return the CustomResourceDefinitions among objects, by the group and kind they define."""
-    definitions: dict[tuple[str, str], Value] = {}
-    for value in values:
-        if get_value(value, ("apiVersion",)) == _API and get_value(value, ("kind",)) == DEFINITION:
-            paths = (("spec", "group"), ("spec", "names", "kind"))
-            group, kind = (f"{get_value(value, path)}" for path in paths)
-            definitions[group, kind] = value
-    return definitions
+def is_checked(value: Value, definitions: Definitions) -> bool:
+    """Whether the schemas that an object passes are known."""
+    return any(schemas is not None for _, schemas in _find_schemas(value, definitions))
 
 
-def find_schemas(
-    value: Value, definitions: Mapping[tuple[str, str], Value]
-) -> Mapping[str, Value] | None:
-    """Return the schemas that an object passes, by version; None if they are not known.
-
-    The API server prunes by the version of the object and by the one that it stores. Between the
-    two, a webhook can convert an object to any other.
-    """
+def _find_schemas(
+    value: Value, definitions: Definitions
+) -> Iterator[tuple[Definition, Mapping[str, Value] | None]]:
     fields = as_mapping(value)
-    definition = as_mapping(definitions.get(group_kind(fields)))
-    spec = as_mapping(definition.get("spec"))
-    if spec.get("preserveUnknownFields") is True:
-        return {}
-    listed = [as_mapping(each) for each in as_list(spec.get("versions"))]
-    schemas = {
-        f"{each.get('name')}": get_value(dict(each), ("schema", "openAPIV3Schema"))
-        for each in listed
-    }
-    own = f"{fields.get('apiVersion')}".rpartition("/")[2]
-    stored = next((f"{each.get('name')}" for each in listed if each.get("storage") is True), own)
-    if as_mapping(spec.get("conversion")).get("strategy") == "Webhook":
-        stored = own
-    passed = {version: schemas.get(version) for version in (own, stored)}
-    return passed if all(isinstance(each, dict) for each in passed.values()) else None
+    version = f"{fields.get('apiVersion')}".rpartition("/")[2]
+    for each in definitions.get(group_kind(fields), ()):
+        yield each, each.find_schemas(version)
 
 
 def report_dropped(
-    value: Value, edits: Iterable[Edit], definitions: Mapping[tuple[str, str], Value]
+    value: Value, edits: Iterable[Edit], definitions: Definitions
 ) -> Iterator[Finding]:
     """Report the fields that edits write and that the API server drops.
 
     A pod that only loses the annotations of the translation has its devices.
     """
-    schemas = find_schemas(value, definitions) or {}
-    paths = [path for each in edits if each.op != "remove" for path in _leaves(each)]
+    passed = [(each, schemas) for each, schemas in _find_schemas(value, definitions) if schemas]
+    if not passed:
+        return
+    written = [(each.path, each.value) for each in edits if each.op != "remove"]
+    paths = [path for at, content in written for path in _leaves(at, content)]
     fields = [path for path in paths if path[-1] not in POD_ANNOTATIONS]
-    for written in (fields, paths):
-        for version, schema in schemas.items():
-            if dropped := [at for path in written if (at := _find_dropped(path, schema))]:
-                definition = definitions[group_kind(as_mapping(value))]
+    for followed in (fields, paths):
+        for definition, schemas in passed:
+            for version, schema in schemas.items():
+                dropped = [at for path in followed if (at := _find_dropped(path, schema))]
+                if not dropped:
+                    continue
                 names = ", ".join(dict.fromkeys(f"{at[-1]}" for at in dropped))
-                by = f"{DEFINITION} {get_value(definition, ('metadata', 'name'))}"
+                by = f"{DEFINITION} {definition.name}"
                 message = f"the API server drops {names}, which {by} lacks in {version}"
-                if written is fields:
-                    yield CLAIMS_DROPPED.at(format_path(dropped[0]), message)
+                path = format_path(dropped[0])
+                if followed is fields:
+                    yield CLAIMS_DROPPED.at(path, message)
                 else:
-                    yield ORIGINAL_MISSING.at(format_path(dropped[0]), message, remedy=_NO_WAY_BACK)
+                    yield ORIGINAL_MISSING.at(path, message, remedy=_NO_WAY_BACK)
                 return
 
 
-def _leaves(edit: Edit) -> Iterator[Path]:
-    """Yield the paths of the scalars that an edit writes."""
-    left: list[tuple[Path, Value]] = [(edit.path, edit.value)]
+def _leaves(at: Path, content: Value) -> Iterator[Path]:
+    """Yield the paths of the scalars in a value at a path."""
+    left: list[tuple[Path, Value]] = [(at, content)]
     while left:
         path, value = left.pop()
         if isinstance(value, dict):
