@@ -99,7 +99,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
             result.findings.append(source)
         else:
             result.edit_file(source, edit, former)
-    result.findings += report_unchecked_kinds(result, context)
+    result.findings += report_unchecked_kinds(result, context, inputs.unread)
     _judge_translations(inputs, context, result)
     _check_version(options, context, result)
     result.drop_input_templates()

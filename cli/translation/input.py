@@ -58,6 +58,8 @@ class TranslationInput:
     queues: dict[str, str] = field(default_factory=dict)
     # The CustomResourceDefinitions of the cluster.
     definitions: Definitions = field(default_factory=dict)
+    # Why the cluster did not give others, by their names.
+    unread: dict[str, list[LocatedFinding]] = field(default_factory=dict)
 
 
 def read_translation_input(
@@ -86,7 +88,7 @@ def read_translation_input(
     definitions = {**inputs.definitions, **_definitions_in(deciding)}
     if _asks_cluster(options):
         try:
-            read = _read_definitions(options, sources, {*definitions})
+            read = _read_definitions(options, sources, {*definitions}, inputs.unread)
             definitions = {**read, **definitions}
         except ClusterReadError as error:
             inputs.findings.append(error.located)
@@ -215,10 +217,11 @@ def _read_definitions(
     options: argparse.Namespace,
     sources: Iterable[Source | LocatedFinding],
     defined: Collection[tuple[str, str]],
+    unread: dict[str, list[LocatedFinding]],
 ) -> Definitions:
     """Read the CustomResourceDefinitions of the custom kinds that manifests mention.
 
-    Most users may not read them; what could not be checked is then reported.
+    Most users may not read them, which only matters if one of their objects is translated.
     """
     texts = [each.data for each in sources if isinstance(each, Source)]
     names = [
@@ -228,15 +231,11 @@ def _read_definitions(
     ]
 
     async def read(session: "Session") -> list[tuple[str, Value]]:
-        return [("", await _read_definition(session, name)) for name in names]
+        objects: list[tuple[str, Value]] = []
+        for name in names:
+            reading = live_cluster.read_object(session, resources.DEFINITIONS, name)
+            refused = unread.setdefault(name, [])
+            objects.append(("", await live_cluster.read_if_allowed(reading, refused)))
+        return objects
 
     return find_definitions(live_cluster.run_with_session(options, read) if names else ())
-
-
-async def _read_definition(session: "Session", name: str) -> Value:
-    try:
-        return await live_cluster.read_object(session, resources.DEFINITIONS, name)
-    except ApiError as error:
-        if not error.forbidden:
-            raise
-        return None

@@ -48,6 +48,7 @@ def write(path: Path, *objects: YamlValue) -> str:
         # Which one of two the cluster will have is not known.
         ([NOTEBOOK, KEEPING, DROPPING], [], ["ClaimsDropped Notebook/ml/n"]),
         ([NOTEBOOK, DROPPING, KEEPING], [], ["ClaimsDropped Notebook/ml/n"]),
+        ([custom("DeploymentConfig", "d", "apps.openshift.io")], [], []),
         ([NOTEBOOK, custom("Notebook", "m")], [], ["SchemaUnknown Notebook/ml/n"]),
         (
             [NOTEBOOK, custom("CloneSet", "c", "apps.kruise.io")],
@@ -65,6 +66,14 @@ def test_a_definition_decides_wherever_it_is(
     cluster = write(tmp_path / "c.yaml", *OBJECTS, *in_cluster)
     options = ("--cluster", cluster) if in_cluster else ()
     assert read_codes(command("translate", "-f", files, "-o", "json", *options)) == told
+
+
+def test_a_kind_without_a_definition_does_not_fail_a_strict_translation(tmp_path: Path) -> None:
+    facts = write(tmp_path / "c.yaml", *OBJECTS)
+    files = write(tmp_path / "f.yaml", NOTEBOOK)
+    words = ("translate", "-f", files, "--cluster", facts, "--strict", "-o", "json")
+    printed = command(*words)
+    assert (printed.code, read_codes(printed)) == (0, ["SchemaUnknown Notebook/ml/n"])
 
 
 def test_a_kind_that_is_not_checked_is_silent_if_the_configuration_says_so(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_the_roles_of_a_reader_suffice_for_every_command_that_reads_a_cluster(
         ("check -f FOLDER --context", "resourcequotas", "PartUnreadable"),
         ("simulate -f FOLDER --claims gpu --context", "devicetaintrules", "PartUnreadable"),
         ("translate -f FOLDER --context", "localqueues", "PartUnreadable"),
-        ("translate -f FOLDER --context", "customresourcedefinitions", "SchemaUnknown"),
+        ("translate -f FOLDER --context", "customresourcedefinitions", "PartUnreadable"),
         ("translate -n default --context", "jobsets", "PartUnreadable"),
         ("undo -n default --context", "jobsets", "PartUnreadable"),
         ("audit --context", "events", "PartUnreadable"),

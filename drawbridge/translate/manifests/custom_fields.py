@@ -17,6 +17,8 @@ from drawbridge.translate.manifests import argo
 from drawbridge.translate.manifests.codes import CLAIMS_DROPPED, ORIGINAL_MISSING
 from drawbridge.translate.manifests.workloads import SPECS, SPECS_BELOW, TEMPLATES, group_kind
 
+# An API server of OpenShift serves these, and no CustomResourceDefinition describes them.
+_AGGREGATED: Final = ("apps.openshift.io", "DeploymentConfig")
 _OF_EVERY_OBJECT: Final = frozenset({"apiVersion", "kind", "metadata"})
 _EMBEDDED: Final = "x-kubernetes-embedded-resource"
 _PRESERVES: Final = "x-kubernetes-preserve-unknown-fields"
@@ -31,8 +33,11 @@ class _At(NamedTuple):
 
 
 def is_custom(kind: tuple[str, str]) -> bool:
-    """Whether a group and kind are not Kubernetes' own: those of workloads have no domain."""
-    return "." in kind[0]
+    """Whether a group and kind can have a CustomResourceDefinition.
+
+    The groups of Kubernetes' own workloads have no domain.
+    """
+    return "." in kind[0] and kind != _AGGREGATED
 
 
 # The kinds with pod templates that can have a CustomResourceDefinition.
