@@ -36,6 +36,7 @@ from drawbridge.ledger.pods import Pod
 from drawbridge.ledger.quota_use import QuotaUse, published_capacity
 from drawbridge.solver.deviations import Allocator
 from drawbridge.translate.context import TranslationContext, make_context
+from drawbridge.translate.definitions import Definitions, find_definitions
 from drawbridge.translate.legacy.networks import add_networks
 
 _DEFAULT = "default"
@@ -71,6 +72,14 @@ class CheckedCluster:
         networks = self._facts_input().networks
         context = make_context(add_networks(self.configuration, networks), facts)
         return with_namespaces(context, _namespace_labels((self.cluster, self.input)))
+
+    def find_definitions(self) -> Definitions:
+        """Return the CustomResourceDefinitions; those of the input replace those of the cluster."""
+        cluster, written = (
+            find_definitions((each.source.name, each.value) for each in files.others)
+            for files in (self.cluster, self.input)
+        )
+        return {**cluster, **written}
 
     def _facts_input(self) -> FactsInput:
         return facts_input(self._objects())

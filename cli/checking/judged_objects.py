@@ -30,6 +30,7 @@ from drawbridge.pod_groups import Member
 from drawbridge.solver.deviations import Allocator
 from drawbridge.translate.changes.group_members import report_split_gangs
 from drawbridge.translate.changes.scheduler import DEFAULT
+from drawbridge.translate.manifests.custom_fields import report_dropped
 from drawbridge.translate.manifests.workloads import map_finding_path
 
 _ANY_NODE: Final = "any-node"
@@ -53,6 +54,11 @@ def judge_objects(
     translated = [translate_pods(document, translation) for document in documents]
     pods = [pod for each in translated for pod in each.pods]
     yield from (finding for each in translated for finding in each.findings)
+    definitions = cluster.find_definitions()
+    for document in documents:
+        # The webhook translates what has no claims yet, behind the schema of the object.
+        for finding in report_dropped(document.value, (), definitions):
+            yield replace(finding, object=document.name)
     templates = [one for each in pods for one in each.templates]
     claims = [each for each in map(_decode_subject, documents) if each is not None]
     if claims:

@@ -23,6 +23,11 @@ def custom(kind: str, name: str, group: str = "kubeflow.org") -> YamlValue:
 
 
 NOTEBOOK = custom("Notebook", "n")
+OWN = custom("Notebook", "own")
+OWN["spec"]["template"]["spec"] = {
+    "containers": [{"name": "main", "resources": {"claims": [{"name": "gpu"}]}}],
+    "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}],
+}
 
 
 def read_codes(printed: Printed) -> list[str]:
@@ -48,6 +53,8 @@ def write(path: Path, *objects: YamlValue) -> str:
         # Which one of two the cluster will have is not known.
         ([NOTEBOOK, KEEPING, DROPPING], [], ["ClaimsDropped Notebook/ml/n"]),
         ([NOTEBOOK, DROPPING, KEEPING], [], ["ClaimsDropped Notebook/ml/n"]),
+        ([OWN, DROPPING], [], ["ClaimsDropped Notebook/ml/own"]),
+        ([OWN, KEEPING], [], []),
         ([custom("DeploymentConfig", "d", "apps.openshift.io")], [], []),
         ([NOTEBOOK, custom("Notebook", "m")], [], ["SchemaUnknown Notebook/ml/n"]),
         (
@@ -66,6 +73,35 @@ def test_a_definition_decides_wherever_it_is(
     cluster = write(tmp_path / "c.yaml", *OBJECTS, *in_cluster)
     options = ("--cluster", cluster) if in_cluster else ()
     assert read_codes(command("translate", "-f", files, "-o", "json", *options)) == told
+
+
+@every_row(
+    ("written", "told"),
+    [
+        # The webhook translates the pods that its controller creates.
+        ([NOTEBOOK, DROPPING], []),
+        ([OWN, DROPPING], ["ClaimsDropped Notebook/ml/own"]),
+        ([OWN, KEEPING], []),
+    ],
+)
+def test_check_judges_the_claims_that_an_object_has(
+    tmp_path: Path, written: list[YamlValue], told: list[str]
+) -> None:
+    files = write(tmp_path / "f.yaml", *written)
+    assert read_codes(command("check", "-f", files, "-o", "json")) == told
+
+
+def test_what_was_translated_before_is_compared_again(tmp_path: Path) -> None:
+    files = write(tmp_path / "f.yaml", NOTEBOOK)
+    done = tmp_path / "done.yaml"
+    done.write_text(command("translate", "-f", files).out, "utf-8")
+    definition = write(tmp_path / "crd.yaml", DROPPING)
+    printed = command("translate", "-f", str(done), "-f", definition, "-o", "json")
+    assert (printed.code, read_codes(printed)) == (2, ["ClaimsDropped Notebook/ml/n"])
+    (finding,) = json.loads(printed.out)["findings"]
+    assert "notebooks.kubeflow.org (" in finding["message"]
+    assert "crd.yaml)" in finding["message"]
+    assert "drawbridge undo" in finding["remedy"]
 
 
 def test_a_kind_without_a_definition_does_not_fail_a_strict_translation(tmp_path: Path) -> None:

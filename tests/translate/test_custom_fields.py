@@ -20,6 +20,7 @@ SPECS: dict[str, dict[str, Any]] = {
     "Notebook": {"template": TEMPLATE},
     "MPIJob": {"mpiReplicaSpecs": {"Worker": {"template": TEMPLATE}}},
 }
+KEEPS = {"x-kubernetes-preserve-unknown-fields": True}
 CODES = ("ClaimsDropped", "OriginalMissing")
 
 
@@ -67,6 +68,24 @@ def test_the_finding_names_the_definition_and_the_version() -> None:
         "which CustomResourceDefinition notebooks.kubeflow.org lacks in v1"
     )
     assert (finding.object, finding.path) == ("Notebook", "spec.template")
+
+
+def test_the_claims_of_a_workflow_are_text() -> None:
+    """A translation writes them into a patch, which older definitions have as well."""
+    claims = '{"resourceClaims":[{"name":"gpu","resourceClaimTemplateName":"gpu"}]}'
+    container = {"resources": {"claims": [{"name": "gpu"}]}}
+    template = {"name": "t", "podSpecPatch": claims, "container": container}
+    spec = {"templates": [template]}
+    value: YamlValue = {"apiVersion": "argoproj.io/v1", "kind": "Workflow", "spec": spec}
+    schema = {"properties": {"templates": {"items": {"properties": {"container": KEEPS}}}}}
+    definition = define("Workflow", schema)
+    definition["spec"]["group"] = "argoproj.io"
+    done = translate_object(
+        value, "w", TranslationContext(definitions=find_definitions([("", definition)]))
+    )
+    assert [(each.code, each.path) for each in done.findings] == [
+        ("ClaimsDropped", "spec.templates[0].podSpecPatch")
+    ]
 
 
 def test_annotations_that_are_not_written_are_not_missed() -> None:

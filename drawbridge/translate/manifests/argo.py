@@ -22,7 +22,7 @@ SPECS: Final[Mapping[tuple[str, str], Path]] = {
     ("argoproj.io", "ClusterWorkflowTemplate"): ("spec",),
     ("argoproj.io", "CronWorkflow"): ("spec", "workflowSpec"),
 }
-_PATCH: Final = "podSpecPatch"
+PATCH: Final = "podSpecPatch"
 _CLAIMS: Final[Path] = ("spec", "resourceClaims")
 # The name that the container of these templates gets in the pod.
 _MAIN: Final = "main"
@@ -39,12 +39,12 @@ def find_places(value: Value) -> tuple[Place, ...]:
     path = SPECS[group_kind(value)]
     spec = get_value(value, path)
     # Argo merges these two into every pod, with or after the fields of its template.
-    if not isinstance(spec, dict) or spec.get(_PATCH) or spec.get("podMetadata"):
+    if not isinstance(spec, dict) or spec.get(PATCH) or spec.get("podMetadata"):
         return ()
     listed = spec.get("templates")
     places: list[Place] = []
     for number, template in enumerate(listed if isinstance(listed, list) else ()):
-        if isinstance(template, dict) and not template.get(_PATCH):
+        if isinstance(template, dict) and not template.get(PATCH):
             places += _template(template, (*path, "templates", number), spec)
     return tuple(places)
 
@@ -90,7 +90,7 @@ def map_edits(place: Place, edits: Sequence[Edit]) -> tuple[Edit, ...] | None:
     others = [each for each in edits if each.path[:2] != _CLAIMS]
     if claims:
         text = json.dumps({"resourceClaims": claims}, separators=(",", ":"))
-        others.append(Edit("add", ("spec", _PATCH), text))
+        others.append(Edit("add", ("spec", PATCH), text))
     return tuple(Edit(each.op, map_path(each.path, place), each.value) for each in others)
 
 
@@ -116,7 +116,7 @@ def find_translated_places(value: Value) -> tuple[Place, ...]:
 
 def _patched_claims(template: Value) -> list[Value]:
     """Return the claims in the patch of a template; none if it patches anything else."""
-    text = template.get(_PATCH) if isinstance(template, dict) else None
+    text = template.get(PATCH) if isinstance(template, dict) else None
     try:
         patch = json.loads(text) if isinstance(text, str) else None
     except (ValueError, RecursionError):
@@ -134,5 +134,5 @@ def map_undo(place: Place, edits: Sequence[Edit]) -> tuple[Edit, ...] | None:
     if get_value(apply_edits(place.pod, edits), _CLAIMS):
         return None
     others = [each for each in edits if each.path[:2] != _CLAIMS]
-    others.append(Edit("remove", ("spec", _PATCH)))
+    others.append(Edit("remove", ("spec", PATCH)))
     return tuple(Edit(each.op, map_path(each.path, place), each.value) for each in others)

@@ -1,28 +1,38 @@
-"""Finds fields of a translation that the API server drops from a custom resource.
+"""Finds fields of claims that the API server drops from a custom resource.
 
 Follows the structural schema in the CustomResourceDefinition as the API server does when it prunes,
-but only along the paths that the translation writes, whatever else the schema contains.
+but only along the paths that a translation writes and those of claims, whatever else it contains.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from drawbridge.documents.patch import Edit
-from drawbridge.documents.paths import Path, format_path
+from drawbridge.documents.patch import Edit, apply_edits
+from drawbridge.documents.paths import Path, format_path, get_value
 from drawbridge.documents.values import Value, as_mapping
 from drawbridge.finding import Finding
 from drawbridge.names import POD_ANNOTATIONS
 from drawbridge.translate.definitions import DEFINITION, Definition, Definitions
+from drawbridge.translate.legacy.pod_view import list_containers
 from drawbridge.translate.manifests import argo
 from drawbridge.translate.manifests.codes import CLAIMS_DROPPED, ORIGINAL_MISSING
-from drawbridge.translate.manifests.workloads import SPECS, SPECS_BELOW, TEMPLATES, group_kind
+from drawbridge.translate.manifests.workloads import (
+    SPECS,
+    SPECS_BELOW,
+    TEMPLATES,
+    find_places,
+    group_kind,
+    map_path,
+)
 
 # An API server of OpenShift serves these, and no CustomResourceDefinition describes them.
 _AGGREGATED: Final = ("apps.openshift.io", "DeploymentConfig")
 _OF_EVERY_OBJECT: Final = frozenset({"apiVersion", "kind", "metadata"})
 _EMBEDDED: Final = "x-kubernetes-embedded-resource"
 _PRESERVES: Final = "x-kubernetes-preserve-unknown-fields"
-_NO_WAY_BACK: Final = "Pass --no-original, and keep the original manifest for the way back."
+_OPERATOR: Final = "Install a version of the operator that is built with Kubernetes 1.31 or newer"
+_UNDO: Final = f"{_OPERATOR}, or apply what `drawbridge undo` prints of a translated object."
+_KEEP: Final = "keep the original manifest for the way back."
 
 
 class _At(NamedTuple):
@@ -66,14 +76,17 @@ def _find_schemas(
 def report_dropped(
     value: Value, edits: Iterable[Edit], definitions: Definitions
 ) -> Iterator[Finding]:
-    """Report the fields that edits write and that the API server drops.
+    """Report the fields that the API server drops of an object after edits.
 
-    A pod that only loses the annotations of the translation has its devices.
+    These are the fields that the edits write, and the claims that the object has already. A pod
+    that only loses the annotations of the translation has its devices.
     """
     passed = [(each, schemas) for each, schemas in _find_schemas(value, definitions) if schemas]
     if not passed:
         return
+    edits = list(edits)
     written = [(each.path, each.value) for each in edits if each.op != "remove"]
+    written += _find_claims(apply_edits(value, edits))
     paths = [path for at, content in written for path in _leaves(at, content)]
     fields = [path for path in paths if path[-1] not in POD_ANNOTATIONS]
     for followed in (fields, paths):
@@ -87,10 +100,25 @@ def report_dropped(
                 message = f"the API server drops {names}, which {by} lacks in {version}"
                 path = format_path(dropped[0])
                 if followed is fields:
-                    yield CLAIMS_DROPPED.at(path, message)
+                    yield CLAIMS_DROPPED.at(path, message, remedy=None if edits else _UNDO)
                 else:
-                    yield ORIGINAL_MISSING.at(path, message, remedy=_NO_WAY_BACK)
+                    remedy = f"Pass --no-original, and {_KEEP}" if edits else _KEEP.capitalize()
+                    yield ORIGINAL_MISSING.at(path, message, remedy=remedy)
                 return
+
+
+def _find_claims(value: Value) -> Iterator[tuple[Path, Value]]:
+    """Yield what the pods of an object have of claims, and the annotations of a translation."""
+    for place in (*find_places(value), *argo.find_translated_places(value)):
+        containers = list_containers(as_mapping(get_value(place.pod, ("spec",))))
+        paths: list[Path] = [("spec", "resourceClaims"), ("spec", argo.PATCH)]
+        paths += [(*path, "resources", "claims") for path, _, _ in containers]
+        paths += [("metadata", "annotations", name) for name in POD_ANNOTATIONS]
+        for path in paths:
+            at = map_path(path, place)
+            content = get_value(value, at)
+            if content is not None:
+                yield at, content
 
 
 def _leaves(at: Path, content: Value) -> Iterator[Path]:
