@@ -3,8 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
+from drawbridge.config.model import Configuration
 from drawbridge.translate.changes.patch import Original
-from drawbridge.translate.context import TranslationContext
+from drawbridge.translate.context import TranslationContext, make_context
 from drawbridge.translate.definitions import find_definitions
 from drawbridge.translate.manifests.custom_fields import (
     CUSTOM_KINDS,
@@ -12,6 +15,8 @@ from drawbridge.translate.manifests.custom_fields import (
 )
 from drawbridge.translate.manifests.objects import TranslatedObject, translate_object
 from tests.tables import YamlValue, every_row, load_cases
+from tests.translate import worlds
+from tests.translate.test_claim_entries import TOGETHER
 
 CASES = load_cases(Path(__file__).parent / "cases" / "custom_fields.yaml")
 GPU = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
@@ -86,6 +91,33 @@ def test_the_claims_of_a_workflow_are_text() -> None:
     assert [(each.code, each.path) for each in done.findings] == [
         ("ClaimsDropped", "spec.templates[0].podSpecPatch")
     ]
+
+
+@every_row("keys", [["name"], ["name", "request"], None])
+def test_a_definition_that_allows_one_entry_for_a_claim_refuses_two(keys: YamlValue) -> None:
+    """The driver keeps the devices of each container in one claim."""
+    claims = {"items": KEEPS, **({"x-kubernetes-list-map-keys": keys} if keys else {})}
+    container = {**KEEPS, "properties": {"resources": {**KEEPS, "properties": {"claims": claims}}}}
+    pod = {**KEEPS, "properties": {"containers": {"items": container}}}
+    template = {**KEEPS, "properties": {"spec": pod}}
+    value: YamlValue = {"apiVersion": "kubeflow.org/v1", "kind": "Notebook", "metadata": {}}
+    containers = [
+        {"name": "a", "resources": {"limits": {"koordinator.sh/gpu": 300}}},
+        {"name": "b", "resources": {"limits": {"koordinator.sh/rdma": 100}}},
+    ]
+    made = {"metadata": {"annotations": TOGETHER}, "spec": {"containers": containers}}
+    value["spec"] = {"template": made}
+    definition = define("Notebook", {"properties": {"template": template}})
+    facts = worlds.facts(("dgx-a100 gpu.nvidia.com", "dgx-a100 dra.net"))
+    context = make_context(Configuration(), facts)
+    definitions = find_definitions([("f.yaml", definition)])
+    done = translate_object(value, "n", replace(context, definitions=definitions))
+    is_refused = keys == ["name"]
+    told = [each for each in done.findings if each.code == "ClaimNamedTwice"]
+    assert {each.severity for each in told} == {"error" if is_refused else "warning"}
+    names = {"notebooks.kubeflow.org (f.yaml) allows one" in each.message for each in told}
+    assert names == {"server-side" not in each.remedy for each in told} == {is_refused}
+    assert bool(done.edits) is not is_refused
 
 
 def test_annotations_that_are_not_written_are_not_missed() -> None:

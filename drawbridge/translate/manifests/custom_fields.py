@@ -1,4 +1,4 @@
-"""Finds fields of claims that the API server drops from a custom resource.
+"""Finds fields of claims that the API server drops from a custom resource, or refuses in it.
 
 Follows the structural schema in the CustomResourceDefinition as the API server does when it prunes,
 but only along the paths that a translation writes and those of claims, whatever else it contains.
@@ -7,11 +7,14 @@ but only along the paths that a translation writes and those of claims, whatever
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from drawbridge.documents.patch import Edit, apply_edits
-from drawbridge.documents.paths import Path, format_path, get_value
+from drawbridge.documents.paths import Path, format_path, get_value, parse_path
 from drawbridge.documents.values import Value, as_mapping
-from drawbridge.finding import Finding
+from drawbridge.finding import Finding, Severity
 from drawbridge.names import POD_ANNOTATIONS
+from drawbridge.translate.changes.codes import CLAIM_NAMED_TWICE
 from drawbridge.translate.definitions import DEFINITION, Definition, Definitions
 from drawbridge.translate.legacy.pod_view import list_containers
 from drawbridge.translate.manifests import argo
@@ -30,8 +33,13 @@ _AGGREGATED: Final = ("apps.openshift.io", "DeploymentConfig")
 _OF_EVERY_OBJECT: Final = frozenset({"apiVersion", "kind", "metadata"})
 _EMBEDDED: Final = "x-kubernetes-embedded-resource"
 _PRESERVES: Final = "x-kubernetes-preserve-unknown-fields"
+_MAP_KEYS: Final = "x-kubernetes-list-map-keys"
 _OPERATOR: Final = "Install a version of the operator that is built with Kubernetes 1.31 or newer"
 _UNDO: Final = f"{_OPERATOR}, or apply what `drawbridge undo` prints of a translated object."
+_IN_ONE: Final = (
+    "Let the webhook translate the pods when they are created, or request these devices in one"
+    " container."
+)
 _KEEP: Final = "keep the original manifest for the way back."
 
 
@@ -107,6 +115,26 @@ def report_dropped(
                 return
 
 
+def raise_refused(
+    value: Value, findings: Iterable[Finding], definitions: Definitions
+) -> Iterator[Finding]:
+    """Make errors of the claims that containers name twice where the API server refuses these."""
+    for finding in findings:
+        if finding.code == CLAIM_NAMED_TWICE.name:
+            tokens = (int(each) if each.isdecimal() else each for each in parse_path(finding.path))
+            path = (*tokens, "resources", "claims")
+            refusing = (
+                definition.name
+                for definition, schemas in _find_schemas(value, definitions)
+                if any(_has_unique_names(path, each) for each in (schemas or {}).values())
+            )
+            if name := next(refusing, ""):
+                message = f"{finding.message}; {DEFINITION} {name} allows one"
+                yield replace(finding, severity=Severity.ERROR, message=message, remedy=_IN_ONE)
+                continue
+        yield finding
+
+
 def _find_claims(value: Value) -> Iterator[tuple[Path, Value]]:
     """Yield what the pods of an object have of claims, and the annotations of a translation."""
     for place in (*find_places(value), *argo.find_translated_places(value)):
@@ -134,15 +162,28 @@ def _leaves(at: Path, content: Value) -> Iterator[Path]:
             yield path
 
 
+def _has_unique_names(path: Path, schema: Value) -> bool:
+    """Whether the items of a list in an object differ by their names."""
+    at: _At | None = _start(schema)
+    for token in path:
+        at = at and _descend(at, token)
+    return at is not None and (at.schema or {}).get(_MAP_KEYS) == ["name"]
+
+
 def _find_dropped(path: Path, schema: Value) -> Path:
     """Return the path of the first field on a path that is dropped; empty if none is."""
-    at = _position({**as_mapping(schema), _EMBEDDED: True})
+    at = _start(schema)
     for depth, token in enumerate(path, 1):
         below = _descend(at, token)
         if below is None:
             return path[:depth]
         at = below
     return ()
+
+
+def _start(schema: Value) -> _At:
+    """Return the position of an object, which has the fields of every object."""
+    return _position({**as_mapping(schema), _EMBEDDED: True})
 
 
 def _descend(at: _At, token: str | int) -> _At | None:

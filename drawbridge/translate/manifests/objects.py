@@ -26,7 +26,7 @@ from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.manifests import argo, gitops, quotas, ray, trainer
 from drawbridge.translate.manifests.codes import CLAIMS_REFUSED, OPTED_OUT, REQUEST_NOT_IN_POD
 from drawbridge.translate.manifests.counters import report_counters
-from drawbridge.translate.manifests.custom_fields import report_dropped
+from drawbridge.translate.manifests.custom_fields import raise_refused, report_dropped
 from drawbridge.translate.manifests.daemon_sets import report_mixed_nodes
 from drawbridge.translate.manifests.named_elsewhere import report_named
 from drawbridge.translate.manifests.readable_names import rename_templates
@@ -90,7 +90,7 @@ def translate_object(value: Value, name: str, context: TranslationContext) -> Tr
         *_report_own_claims(value),
         *(_report_serverless(value) if edits else ()),
         *report_dropped(value, edits, context.definitions),
-        *findings,
+        *raise_refused(value, findings, context.definitions),
     ]
     merged = merge_mappings(mappings)
     if merged and isinstance(value, dict) and not any(place.is_pod for place in translated_places):
