@@ -336,10 +336,7 @@ def find_uncalled(
     """
     if kind == KIND:
         yield from find_inactive(live, configuration)
-        # That the webhook requires the label is told already.
-        of_label = requires_namespace_label(live)
-        asked = {n: e for n, e in namespaces.items() if TRANSLATE_LABEL in e or not of_label}
-        yield from find_uncalled_namespaces(asked, configuration.scope, read_pod_webhook(live))
+        yield from find_uncalled_namespaces(namespaces, configuration.scope, read_pod_webhook(live))
         yield from _find_missing(kind, name, live) if live else ()
     else:
         yield from _find_missing(kind, name, live)

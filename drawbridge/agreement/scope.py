@@ -110,7 +110,9 @@ def decide_namespace_scope(
     `webhook` is the live one for pods: None if it is unknown, without selectors if it is missing.
     """
     decided = _decide_by_rules(name, labels, scope)
-    if decided.mode is not Mode.OFF and not _is_called(name, labels, {}, webhook):
+    if decided.mode is Mode.OFF or webhook is None:
+        return decided
+    if not webhook.selects_namespace(with_name(name, labels)):
         return NamespaceScope(Mode.OFF, ScopeRule.NOT_CALLED, decided.findings)
     return decided
 
@@ -152,20 +154,14 @@ def decide_pod_scope(
     against = _find_rule_against(namespace, pod, scope)
     if against is not None:
         return PodScope(Mode.OFF, against)
-    if not _is_called(namespace, labels, pod.labels or {}, webhook):
-        return PodScope(Mode.OFF, ScopeRule.NOT_CALLED)
-    return PodScope(mode, rule)
+    if webhook is None or webhook.selects(with_name(namespace, labels), pod.labels or {}):
+        return PodScope(mode, rule)
+    return PodScope(Mode.OFF, ScopeRule.NOT_CALLED)
 
 
-def _is_called(
-    namespace: str,
-    labels: Mapping[str, str],
-    pod_labels: Mapping[str, str],
-    webhook: PodWebhook | None,
-) -> bool:
-    # The API server sets this label; a file may lack it.
-    every = {_NAME_LABEL: namespace, **labels}
-    return webhook is None or webhook.selects(every, pod_labels)
+def with_name(namespace: str, labels: Mapping[str, str]) -> Mapping[str, str]:
+    """Add the label that the API server sets; a file may lack it."""
+    return {_NAME_LABEL: namespace, **labels}
 
 
 def is_included(namespace: str, pod: PodMetadata, scope: Scope) -> bool:

@@ -1,4 +1,4 @@
-"""Report namespaces in scope whose pods the API server does not send to the webhook."""
+"""Report namespaces with the label whose pods the API server does not send to the webhook."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -14,24 +14,28 @@ from drawbridge.names import POD_WEBHOOK, TRANSLATE_LABEL, WEBHOOK_CONFIGURATION
 _MOST_NAMES: Final = 10
 _ABOUT: Final = f"MutatingWebhookConfiguration/{WEBHOOK_CONFIGURATION}"
 _REMEDY: Final = (
-    f"Change the selectors of the webhooks, or remove the label {TRANSLATE_LABEL} there. They "
-    "never select the namespace of Drawbridge: move its other pods to another one."
+    f"Change the selectors of the webhooks, or remove the label {TRANSLATE_LABEL} from the "
+    "namespaces."
 )
 
 
 def find_uncalled_namespaces(
     namespaces: Mapping[str, Mapping[str, str]], scope: Scope, webhook: PodWebhook
 ) -> Iterator[Finding]:
-    """Report, in one finding, the namespaces in scope that the selectors leave out.
+    """Report, in one finding, the namespaces that have the label and that selectors leave out.
 
-    `namespaces` are the labels by name. A webhook that is missing is reported elsewhere.
+    `namespaces` are the labels by name. The selectors never select the namespace of Drawbridge, and
+    may leave out others without the label on purpose. A webhook that is missing is reported
+    elsewhere.
     """
-    uncalled = [
+    uncalled = sorted(
         name
-        for name, labels in sorted(namespaces.items())
-        if webhook.selectors
+        for name, labels in namespaces.items()
+        if TRANSLATE_LABEL in labels
+        and webhook.selectors
+        and name != webhook.service_namespace
         and decide_namespace_scope(name, labels, scope, webhook).rule is ScopeRule.NOT_CALLED
-    ]
+    )
     if uncalled:
         listed = list_some(uncalled, _MOST_NAMES, "namespace")
         message = (

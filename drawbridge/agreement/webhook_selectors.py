@@ -22,8 +22,17 @@ class _Selector(msgspec.Struct, frozen=True, rename="camel"):
     match_expressions: tuple[_Requirement, ...] | None = None
 
 
+class _Service(msgspec.Struct, frozen=True):
+    namespace: str = ""
+
+
+class _ClientConfig(msgspec.Struct, frozen=True):
+    service: _Service | None = None
+
+
 class _Webhook(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
+    client_config: _ClientConfig = _ClientConfig()
     namespace_selector: _Selector | None = None
     object_selector: _Selector | None = None
 
@@ -38,9 +47,13 @@ class _WebhookConfiguration(msgspec.Struct, frozen=True):
 
 
 class PodWebhook(msgspec.Struct, frozen=True):
-    """The selectors of `pods.drawbridge.dev` for namespaces and pods; none if it is missing."""
+    """The selectors of `pods.drawbridge.dev` for namespaces and pods; none if it is missing.
+
+    `service_namespace` is the namespace of Drawbridge itself.
+    """
 
     selectors: tuple[tuple[LabelSelector, LabelSelector], ...] = ()
+    service_namespace: str = ""
 
     def selects(self, namespace_labels: Mapping[str, str], labels: Mapping[str, str]) -> bool:
         """Return whether the API server calls the webhook for pods with these labels.
@@ -51,6 +64,10 @@ class PodWebhook(msgspec.Struct, frozen=True):
             selector_matches(of_namespace, namespace_labels) and selector_matches(of_pod, labels)
             for of_namespace, of_pod in self.selectors
         )
+
+    def selects_namespace(self, labels: Mapping[str, str]) -> bool:
+        """Return whether the API server calls the webhook for any pods of a namespace."""
+        return any(selector_matches(of_namespace, labels) for of_namespace, _ in self.selectors)
 
 
 def read_pod_webhook(live: Mapping[str, Any] | None) -> PodWebhook:
@@ -71,12 +88,13 @@ def find_pod_webhook(objects: Iterable[Mapping[str, Any]]) -> PodWebhook | None:
 
 
 def _read_selectors(read: _WebhookConfiguration) -> PodWebhook:
+    webhooks = [each for each in read.webhooks or () if each.name == POD_WEBHOOK]
+    services = (each.client_config.service for each in webhooks)
     return PodWebhook(
         tuple(
-            (_convert(each.namespace_selector), _convert(each.object_selector))
-            for each in read.webhooks or ()
-            if each.name == POD_WEBHOOK
-        )
+            (_convert(each.namespace_selector), _convert(each.object_selector)) for each in webhooks
+        ),
+        next((each.namespace for each in services if each is not None), ""),
     )
 
 

@@ -213,7 +213,6 @@ EXCLUDING = {
         (register(), ScopeRule.NAMESPACE_LABEL),
         (PodWebhook(), ScopeRule.NOT_CALLED),  # not installed
         (register(namespaceSelector=EXCLUDING), ScopeRule.NOT_CALLED),
-        (register(objectSelector={"matchLabels": {"app": "other"}}), ScopeRule.NOT_CALLED),
     ],
 )
 def test_pods_that_the_api_server_does_not_send_are_off(
@@ -225,6 +224,17 @@ def test_pods_that_the_api_server_does_not_send_are_off(
     assert decide_namespace_scope("team", labels, Scope(), webhook)[:2] == (mode, rule)
     # Only what would be translated can be missed.
     assert decide_pod_scope("team", {}, pod, Scope(), webhook).rule is ScopeRule.NOT_OPTED_IN
+
+
+def test_the_labels_of_pods_leave_out_no_namespace() -> None:
+    labels, webhook = {TRANSLATE_LABEL: "enforce"}, register(objectSelector={"matchLabels": HASH})
+    assert decide_namespace_scope("team", labels, Scope(), webhook).mode is Mode.ENFORCE
+    left_out, sent = (
+        decide_pod_scope("team", labels, PodMetadata("a", labels=each), Scope(), webhook)
+        for each in ({}, HASH)
+    )
+    assert left_out == (Mode.OFF, ScopeRule.NOT_CALLED)
+    assert sent.mode is Mode.ENFORCE
 
 
 def test_the_generated_name_of_a_pod_does_not_change_its_rollout() -> None:
