@@ -10,7 +10,7 @@ from controller.protocols import ObjectCache, Unstructured
 from controller.watched_objects import PartialObject, WatchedPodMetadata
 from drawbridge.agreement.device_quotas import ConfiguredQuotas
 from drawbridge.agreement.scope import Mode, PodMetadata, decide_namespace_scope, decide_pod_scope
-from drawbridge.agreement.webhook_selectors import read_pod_webhook
+from drawbridge.agreement.webhook_selectors import PodWebhook, read_pod_webhook
 from drawbridge.config.model import Configuration, Placement
 from drawbridge.config.placement import decide_placement
 from drawbridge.dra.device_quotas import DeviceQuota
@@ -33,13 +33,14 @@ class AdmissionScope:
         self._read_webhook = read_webhook
         self._configuration = configuration
         self._quotas = ConfiguredQuotas()
+        self._webhook: tuple[Unstructured | None, PodWebhook] = (None, PodWebhook())
 
     def is_enforced(self, namespace: str) -> bool:
         """Return whether admission translates pods of a namespace."""
         labels = self._read_labels(namespace)
         if labels is None:
             return False
-        scope, webhook = self._configuration().scope, read_pod_webhook(self._read_webhook())
+        scope, webhook = self._configuration().scope, self._find_webhook()
         return decide_namespace_scope(namespace, labels, scope, webhook).mode is Mode.ENFORCE
 
     def includes(self, metadata: WatchedPodMetadata) -> bool | None:
@@ -50,7 +51,7 @@ class AdmissionScope:
         )
         if labels is None:
             return None
-        scope, webhook = self._configuration().scope, read_pod_webhook(self._read_webhook())
+        scope, webhook = self._configuration().scope, self._find_webhook()
         decided = decide_pod_scope(metadata.namespace, labels, pod, scope, webhook)
         return decided.mode is Mode.ENFORCE
 
@@ -66,6 +67,13 @@ class AdmissionScope:
         """Return the device quotas that apply to a namespace."""
         labels = self._read_labels(namespace) or {}
         return self._quotas.selecting(self._configuration(), namespace, labels)
+
+    def _find_webhook(self) -> PodWebhook:
+        """Return the live webhook, read once for each version of its configuration."""
+        live = self._read_webhook()
+        if live is not self._webhook[0]:
+            self._webhook = live, read_pod_webhook(live)
+        return self._webhook[1]
 
     def _read_labels(self, namespace: str) -> Mapping[str, str] | None:
         cached = self._namespaces.get(namespace)

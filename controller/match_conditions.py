@@ -3,6 +3,7 @@
 Also sets failurePolicy Fail on the guard once that can deny no pod by mistake.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final, NamedTuple
@@ -73,7 +74,7 @@ class MatchConditionReconciler:
         }
         if (judge := self._live.read_validating(JUDGE_CONFIGURATION)) is not None:
             registered[GUARD_KIND, JUDGE_CONFIGURATION] = judge  # not every installation has it
-        self._report(registered, configuration)
+        await self._report(registered, configuration)
         latest = {KIND: mutating, GUARD_KIND: validating}
         plan = partial(plan_applies, configuration=configuration, guard_served=served)
         for change in plan(mutating, validating):
@@ -84,7 +85,7 @@ class MatchConditionReconciler:
             # administrator can apply the manifests again at once, and must not have a conflict.
             await self._released.process_each(latest, release)
 
-    def _report(
+    async def _report(
         self,
         registered: Mapping[tuple[str, str], Unstructured | None],
         configuration: Configuration,
@@ -95,7 +96,9 @@ class MatchConditionReconciler:
         for (kind, name), live in registered.items():
             uid = ((live or {}).get("metadata") or {}).get("uid", "")
             reference = ObjectReference(kind, name, uid=uid, api_version=API_VERSION)
-            uncalled = find_uncalled(kind, name, live, configuration, namespaces)
+            # Of ten thousands of namespaces, and selectors with thousands of names.
+            asked = find_uncalled(kind, name, live, configuration, namespaces)
+            uncalled = await asyncio.to_thread(tuple, asked)
             findings |= dict.fromkeys(uncalled, reference)
         self._new_findings.report(findings)
         self._reporter.set_gauge(Gauge.MATCH_CONDITIONS_INACTIVE, len(findings))
