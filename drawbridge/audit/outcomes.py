@@ -35,7 +35,7 @@ from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.classes import is_implicit_name
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding, Severity, Trait, find_names
-from drawbridge.names import TRANSLATE_LABEL
+from drawbridge.names import POD_WEBHOOK, TRANSLATE_LABEL
 from drawbridge.report.plugin_units import count_units, served_by_class
 from drawbridge.report.pod_requests import describe_requests
 from drawbridge.translate.changes.queues import Mappings
@@ -64,6 +64,7 @@ _LEFT_OUT: Final[Mapping[ScopeRule, str]] = {
     ScopeRule.NOT_CALLED: "The selectors of the installed webhook leave the pod out, so the label"
     " of its namespace has no effect.",
 }
+_NO_WEBHOOK: Final = f"The webhook {POD_WEBHOOK} is missing in the installed webhook configuration."
 
 
 class PodOutcome(msgspec.Struct, frozen=True):
@@ -149,7 +150,8 @@ class Decider:
         elif fate.goes and self._names_node(pod, namespace.name):
             fate, reasons = Fate.STAYS, (_NAMES_NODE,)
         elif (rule := self._find_rule(pod, namespace)) and self._stays_kept(asked, fate):
-            fate, reasons = Fate.STAYS, (_LEFT_OUT[rule],)
+            is_missing = rule is ScopeRule.NOT_CALLED and not self._has_webhook
+            fate, reasons = Fate.STAYS, (_NO_WEBHOOK if is_missing else _LEFT_OUT[rule],)
         outcome = self._outcome(asked, after, asks, fate, reasons)
         if original is not None:
             demand = self._find_held(asked, own, outcome.demand)
@@ -207,6 +209,10 @@ class Decider:
         scope, webhook = self.configuration.scope, self.objects.webhook
         mode, rule = decide_pod_scope(namespace.name, labels, read_metadata(pod), scope, webhook)
         return rule if mode is Mode.OFF else None
+
+    @property
+    def _has_webhook(self) -> bool:
+        return self.objects.webhook is None or bool(self.objects.webhook.selectors)
 
     def _stays_kept(self, asked: Value, fate: Fate) -> bool:
         """Whether a pod that admission leaves alone keeps what it has, and may be created again."""

@@ -33,3 +33,9 @@ def test_before_the_installation_the_label_counts(tmp_path: Path) -> None:
     printed = on_api(tmp_path, OBJECTS, "audit")
     assert "not called for" not in printed.err
     assert "1 to translate" in printed.out
+
+
+def test_pods_stay_while_the_webhook_for_pods_is_missing(tmp_path: Path) -> None:
+    missing = {**register(), "webhooks": []}
+    printed = on_api(tmp_path, [*OBJECTS, missing], "audit")
+    assert "pods.drawbridge.dev is missing in the installed webhook configuration" in printed.out
