@@ -23,7 +23,7 @@ from controller.field_probe import (
     is_field_stored,
     probe_template,
 )
-from drawbridge.agreement.scope import Mode, ScopeRule, decide_namespace_scope
+from drawbridge.agreement.scope import Mode, ScopeRule, decide_namespace_scope, with_name
 from drawbridge.agreement.switch import is_switched_off
 from drawbridge.agreement.webhook_selectors import PodWebhook, read_pod_webhook
 from drawbridge.api_error import ApiError
@@ -414,9 +414,13 @@ async def _try_webhook(
     if not enforced:
         where = f"namespace {chosen} is not" if chosen else "no namespace is"
         detail = f"{where} in mode enforce"
-        if any(each.rule is ScopeRule.NOT_CALLED for each in scopes.values()):
+        is_report = any(each.mode is Mode.REPORT for each in scopes.values())
+        if not is_report and any(each.rule is ScopeRule.NOT_CALLED for each in scopes.values()):
             where = chosen or "any namespace in scope"
             detail = f"the API server does not call the webhook for pods of {where}"
+        return WebhookTrial(TrialResult.UNKNOWN, "", "", detail)
+    if not any(webhook.selects(with_name(name, readable[name]), {}) for name in enforced):
+        detail = "the objectSelector of the webhook does not select the sample pod, without labels"
         return WebhookTrial(TrialResult.UNKNOWN, "", "", detail)
     right = Right("create", "", "pods", namespaced=True)
     for name in enforced[:_MOST_NAMESPACES]:

@@ -128,3 +128,23 @@ def test_without_a_namespace_that_the_webhook_is_called_for_it_is_not_tried(tmp_
         "the API server does not call the webhook for pods of any namespace in scope"
         in diagnosis.out
     )
+
+
+def test_a_namespace_in_report_mode_is_called_for(tmp_path: Path) -> None:
+    def change(api: FakeApi) -> None:
+        leave_out("a-first")(api)
+        api.put(namespace("team-a", "report"))
+
+    (line,) = doctor(tmp_path, "-o", "json", change=change).of("webhook")
+    assert line["message"] == "no namespace is in mode enforce"
+
+
+def test_a_webhook_for_labelled_pods_is_not_tried(tmp_path: Path) -> None:
+    def change(api: FakeApi) -> None:
+        live = registration(bundle(300))
+        live["webhooks"][0]["objectSelector"] = {"matchLabels": {"team.example.com/pilot": "1"}}
+        api.put(live)
+
+    diagnosis = doctor(tmp_path, change=change)
+    assert "the objectSelector of the webhook does not select the sample pod" in diagnosis.out
+    assert "not called for" not in diagnosis.out
