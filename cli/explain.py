@@ -104,7 +104,9 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     if (devices := parse_devices(options.pod)) is not None:
         return explain_devices(devices, options, streams)
     is_live = not (options.filename or options.cluster)
-    configuration, told = read_effective_configuration(options, streams, asks_cluster=is_live)
+    configuration, told = read_effective_configuration(
+        options, streams, asks_cluster=is_live, is_required=False
+    )
     findings += told
     if configuration is None:
         return output.print_unreadable(findings, options, streams)
@@ -116,12 +118,14 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         findings.append(error.located)
         return output.print_unreadable(findings, options, streams)
     findings += map(LocatedFinding, check_label(objects.namespace, configuration.scope))
-    find_mode = find_modes(objects.namespace, configuration.scope, webhook)
+    is_known = not any(map(_is_not_read, told))
+    scope = configuration.scope if is_known else None
+    find_mode = find_modes(objects.namespace, scope, webhook)
     done = _explain(replace(objects, find_mode=find_mode), configuration)
     pods = done.explained if isinstance(done, WorkloadExplanation) else (done,)
     if not any(each.findings for each in pods):
         # Nothing is wrong, so nobody needs to know what the caller may not read.
-        findings = [e for e in findings if e.finding.code != CONFIGURATION_NOT_READ.name]
+        findings = [each for each in findings if not _is_not_read(each)]
     values = {_full_name(each): each for each in _pods_of(objects)}
     answers = {each.pod: Told() for each in pods}
     # Nothing but a pod that exists is asked about: no template of a workload.
@@ -134,6 +138,10 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         return BAD
     complete = done.complete if isinstance(done, WorkloadExplanation) else done.placed
     return DONE if complete else NOTICE
+
+
+def _is_not_read(told: LocatedFinding) -> bool:
+    return told.finding.code == CONFIGURATION_NOT_READ.name
 
 
 def _explain(objects: Subject, configuration: Configuration) -> Explanation | WorkloadExplanation:

@@ -56,6 +56,13 @@ _LABELS: Final[Mapping[str, str]] = {
     Mode.OFF: "its namespace is opted out",
 }
 _UNKNOWN_LABEL: Final = "the label of its namespace is not valid"
+_UNKNOWN_MODE: Final = PodMode(
+    None,
+    None,
+    "whether pods of its namespace are translated is not known, because the configuration was not"
+    " read",
+    "ask a cluster administrator whether pods of its namespace are translated",
+)
 
 
 class _Decider(NamedTuple):
@@ -101,10 +108,15 @@ class _Decider(NamedTuple):
         return _REASONS.get(decided.rule, "")
 
 
-def find_modes(namespace: Value, scope: Scope, webhook: PodWebhook | None) -> FindMode:
-    """Return what finds the modes of the pods of a namespace; None of them if it was not read."""
+def find_modes(namespace: Value, scope: Scope | None, webhook: PodWebhook | None) -> FindMode:
+    """Return what finds the modes of the pods of a namespace.
+
+    They are not known if the namespace or the scope was not read.
+    """
     if namespace is None:
         return find_no_mode
+    if scope is None:
+        return lambda _: _UNKNOWN_MODE
     name, labels = _read_namespace(namespace)
     return _Decider(name, labels, scope, webhook).find_mode
 

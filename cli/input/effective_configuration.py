@@ -6,6 +6,7 @@ cluster reads the same ConfigMap, so that both get the same results.
 
 import argparse
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
 # The names in the manifests of Drawbridge. The namespace is read from the webhook registration.
 _FORBIDDEN: Final = 403
+_CORRECT: Final = (
+    "Run the command of the version that is installed in the cluster, or correct the ConfigMap "
+    f"{CONFIGURATION_CONFIG_MAP}."
+)
 
 
 class EffectiveConfiguration(NamedTuple):
@@ -40,13 +45,17 @@ class EffectiveConfiguration(NamedTuple):
 
 
 def read_effective_configuration(
-    options: argparse.Namespace, streams: Streams, *, asks_cluster: bool
+    options: argparse.Namespace, streams: Streams, *, asks_cluster: bool, is_required: bool = True
 ) -> EffectiveConfiguration:
-    """Read the configuration from `--config`, or else from the live cluster."""
+    """Read the configuration from `--config`, or else from the live cluster.
+
+    If that of the cluster is not valid and not required, the defaults take its place.
+    """
     if options.config is not None or not asks_cluster:
         return _with_findings(read_configuration_file(options.config, streams))
     try:
-        return live_cluster.run_with_session(options, _read_from_cluster)
+        read = partial(_read_from_cluster, is_required=is_required)
+        return live_cluster.run_with_session(options, read)
     except ClusterReadError as error:
         return EffectiveConfiguration(None, (error.located,))
 
@@ -59,7 +68,7 @@ def _with_findings(
     return EffectiveConfiguration(None, (*findings, *read))
 
 
-async def _read_from_cluster(session: "Session") -> EffectiveConfiguration:
+async def _read_from_cluster(session: "Session", *, is_required: bool) -> EffectiveConfiguration:
     namespace = await installed_namespace.find(session)
     if not namespace:
         return EffectiveConfiguration(Configuration())
@@ -79,6 +88,9 @@ async def _read_from_cluster(session: "Session") -> EffectiveConfiguration:
         text = get_value(config_map, ("data", CONFIGURATION_KEY)) if config_map else None
         if isinstance(text, str):
             read = read_configuration(Source(where, text.encode()))
+            if isinstance(read, tuple) and not is_required:
+                reason = f"ConfigMap {where} is not valid here: {_describe(read)}"
+                return _use_defaults(reason, _CORRECT)
             return _with_findings(read, tuple(_find_refusal(config_map, where)))
         reason = f"ConfigMap {where} with the key {CONFIGURATION_KEY} not found"
     return _use_defaults(reason)
@@ -98,6 +110,15 @@ def _find_refusal(config_map: object, where: str) -> Iterator[LocatedFinding]:
         yield LocatedFinding(CONFIGURATION_REJECTED.at("", message), where)
 
 
-def _use_defaults(reason: str) -> EffectiveConfiguration:
-    finding = codes.CONFIGURATION_NOT_READ.at("", f"{reason}; using the defaults")
+def _describe(findings: tuple[LocatedFinding, ...]) -> str:
+    from drawbridge.agreement.configuration_in_use import (  # noqa: PLC0415  # loaded on demand
+        describe_findings,
+    )
+
+    return describe_findings([each.finding for each in findings])
+
+
+def _use_defaults(reason: str, remedy: str | None = None) -> EffectiveConfiguration:
+    message = f"{reason}; using the defaults"
+    finding = codes.CONFIGURATION_NOT_READ.at("", message, remedy=remedy)
     return EffectiveConfiguration(Configuration(), (LocatedFinding(finding),))

@@ -15,13 +15,13 @@ _NODE: Final = ("spec", "nodeName")
 
 
 class PodMode(NamedTuple):
-    """The mode of a pod, and the rule that decided it.
+    """The mode of a pod, None if it is unknown, and the rule that decided it.
 
     Of a pod that is not translated, `why` says so in words, and `remedy` what changes it.
     """
 
-    mode: str
-    rule: str
+    mode: str | None
+    rule: str | None
     why: str = ""
     remedy: str = ""
 

@@ -206,12 +206,27 @@ def test_without_the_webhook_configuration_the_remedy_is_to_install(tmp_path: Pa
     assert "Only then install Drawbridge, and create the pod again." in out
 
 
-@pytest.mark.parametrize("forbidden", ["/configmaps", "/mutatingwebhookconfigurations"])
-def test_what_may_not_be_read_is_said_or_taken_for_usual(tmp_path: Path, forbidden: str) -> None:
-    namespace = {**NAMESPACE, "metadata": {"name": "team-a", "labels": {}}}
-    out, err = explain_live(tmp_path, "", namespace, EXCLUDING, forbidden=forbidden)
-    assert "its namespace is not opted in" in out
-    assert ("[ConfigurationNotRead]" in err) is (forbidden == "/configmaps")
+@pytest.mark.parametrize(
+    ("settings", "forbidden", "why"),
+    [("", "/configmaps", "on request"), ("scope: {ofNextRelease: 1}\n", "", "ofNextRelease")],
+)
+def test_without_the_configuration_of_the_cluster_the_mode_is_unknown(
+    tmp_path: Path, settings: str, forbidden: str, why: str
+) -> None:
+    out, err = explain_live(tmp_path, settings, UNLABELLED, forbidden=forbidden)
+    assert "; whether pods of its namespace are translated is not known, because the" in out
+    assert "mode:" not in out
+    assert why in err
+    assert "using the defaults [ConfigurationNotRead]" in err
+
+
+def test_without_the_webhook_configuration_its_selectors_are_taken_for_usual(
+    tmp_path: Path,
+) -> None:
+    forbidden = "/mutatingwebhookconfigurations"
+    out, err = explain_live(tmp_path, "", UNLABELLED, EXCLUDING, forbidden=forbidden)
+    assert "its namespace is not opted in [NotTranslated]" in out
+    assert err == ""
 
 
 def test_nobody_needs_the_configuration_while_nothing_is_wrong(tmp_path: Path) -> None:
