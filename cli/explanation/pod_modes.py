@@ -1,6 +1,6 @@
 """Says in which mode pods of a namespace are, which rule decided that, and what translates them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -36,13 +36,16 @@ SOURCES: Final[Mapping[ScopeRule, str]] = {
     ScopeRule.POD_LABEL: "label of the pod",
     ScopeRule.ROLLOUT: "scope.rollout.percent",
     ScopeRule.NOT_CALLED: f"selectors of {_WEBHOOK}",
+    ScopeRule.SWITCHED_OFF: f"{_WEBHOOK} is switched off",
 }
+_MOVE: Final = (
+    f"move it to a namespace in scope that the selectors of {_WEBHOOK} select, or change these"
+)
 _REMEDIES: Final[Mapping[ScopeRule, str]] = {
-    ScopeRule.EXCLUDED: "take the namespace out of scope.excludeNamespaces,"
-    f" {codes.LABEL_NAMESPACE}",
+    ScopeRule.EXCLUDED: "take the namespace out of scope.excludeNamespaces",
     ScopeRule.ROLLOUT: "raise scope.rollout.percent",
-    ScopeRule.NOT_CALLED: f"move it to a namespace that the selectors of {_WEBHOOK} select, or"
-    " change these",
+    ScopeRule.NOT_CALLED: _MOVE,
+    ScopeRule.SWITCHED_OFF: "run `drawbridge on`",
 }
 _INSTALL: Final = "install Drawbridge"
 # Why a pod is not translated.
@@ -50,6 +53,7 @@ _REASONS: Final[Mapping[ScopeRule, str]] = {
     ScopeRule.EXCLUDED: "scope.excludeNamespaces names its namespace",
     ScopeRule.NOT_OPTED_IN: "its namespace is not opted in",
     ScopeRule.NOT_CALLED: f"the selectors of {_WEBHOOK} do not select it",
+    ScopeRule.SWITCHED_OFF: "Drawbridge is switched off",
 }
 _LABELS: Final[Mapping[str, str]] = {
     Mode.REPORT: "its namespace is in report mode",
@@ -65,6 +69,13 @@ _UNKNOWN_MODE: Final = PodMode(
 )
 
 
+class _Rule(NamedTuple):
+    """A rule that keeps a pod from being translated: why, and what changes it."""
+
+    why: str
+    remedy: str
+
+
 class _Decider(NamedTuple):
     """The name and the labels of a namespace, and what decides about its pods.
 
@@ -77,14 +88,46 @@ class _Decider(NamedTuple):
     webhook: PodWebhook | None
 
     def find_mode(self, pod: Value) -> PodMode:
-        """Return the mode of a pod."""
+        """Return the mode of a pod, with all rules that keep it from being translated."""
         metadata = read_metadata(pod)
-        scope = self._scope_of(pod, metadata)
-        decided = decide_pod_scope(self.namespace, self.labels, metadata, scope, self.webhook)
-        remedy = _REMEDIES.get(decided.rule, codes.LABEL_NAMESPACE)
-        if decided.rule is ScopeRule.NOT_CALLED and self._lacks_webhook:
-            remedy = _INSTALL
-        return PodMode(decided.mode, decided.rule, self._explain(decided, metadata), remedy)
+        decider = self._replace(scope=self._scope_of(pod, metadata))
+        decided, rules = decider.decide(metadata), [*decider.find_rules(metadata)]
+        # Move the pod, or change the selectors and all the rest.
+        remedies = sorted((each.remedy for each in rules), key=lambda each: each != _MOVE)
+        whys = ", and ".join(each.why for each in rules)
+        return PodMode(decided.mode, decided.rule, whys, ", ".join(dict.fromkeys(remedies)))
+
+    def decide(self, metadata: PodMetadata) -> PodScope:
+        """Return the mode of a pod; off while the webhook is switched off."""
+        if self.webhook is not None and self.webhook.is_switched_off:
+            return PodScope(Mode.OFF, ScopeRule.SWITCHED_OFF)
+        return decide_pod_scope(self.namespace, self.labels, metadata, self.scope, self.webhook)
+
+    def find_rules(self, metadata: PodMetadata) -> Iterator[_Rule]:
+        """Yield the rule that decides, then what decides once it is changed."""
+        decided = self.decide(metadata)
+        if decided.mode is not Mode.ENFORCE:
+            remedy = _REMEDIES.get(decided.rule, codes.LABEL_NAMESPACE)
+            if decided.rule is ScopeRule.NOT_CALLED and self._lacks_webhook:
+                remedy = _INSTALL
+            yield _Rule(self._explain(decided, metadata), remedy)
+            if decided.rule is not ScopeRule.POD_LABEL:
+                yield from self._change(decided.rule).find_rules(metadata)
+
+    def _change(self, rule: ScopeRule) -> "_Decider":
+        """Return what decides once a rule no longer keeps pods from being translated."""
+        webhook = self.webhook
+        match rule:
+            case ScopeRule.SWITCHED_OFF if webhook is not None:
+                return self._replace(webhook=replace(webhook, is_switched_off=False))
+            case ScopeRule.NOT_CALLED:
+                return self._replace(webhook=None)
+            case ScopeRule.EXCLUDED:
+                return self._replace(scope=replace(self.scope, exclude_namespaces=()))
+            case ScopeRule.ROLLOUT:
+                return self._replace(scope=replace(self.scope, rollout=Rollout()))
+            case _:
+                return self._replace(labels={**self.labels, TRANSLATE_LABEL: Mode.ENFORCE})
 
     @property
     def _lacks_webhook(self) -> bool:
@@ -93,7 +136,9 @@ class _Decider(NamedTuple):
     def _scope_of(self, pod: Value, metadata: PodMetadata) -> Scope:
         """Return the scope without the rollout if a template does not tell who owns its pods."""
         owners = metadata.owner_references or ()
-        if get_value(pod, ("metadata", "uid")) or all(map(is_shown_by_pods, owners)):
+        is_known = get_value(pod, ("metadata", "uid")) or all(map(is_shown_by_pods, owners))
+        # 0 percent leaves out the pods of all owners.
+        if is_known or not self.scope.rollout.percent:
             return self.scope
         return replace(self.scope, rollout=Rollout())
 

@@ -65,6 +65,7 @@ class ScopeRule(enum.StrEnum):
     POD_LABEL = "podLabel"
     ROLLOUT = "rollout"
     NOT_CALLED = "webhookConfiguration"  # the API server does not call the webhook for the pod
+    SWITCHED_OFF = "switchedOff"  # nor for any pod, until the switch is on again
 
 
 class NamespaceScope(NamedTuple):

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from drawbridge.agreement.switch import SWITCH_CONDITION
 from drawbridge.config.label_selectors import selector_matches
 from drawbridge.config.model import LabelRequirement, LabelSelector, Operator
 from drawbridge.config.string_formats import LabelKey, LabelValue
@@ -30,11 +31,16 @@ class _ClientConfig(msgspec.Struct, frozen=True):
     service: _Service | None = None
 
 
+class _Condition(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
 class _Webhook(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
     client_config: _ClientConfig = _ClientConfig()
     namespace_selector: _Selector | None = None
     object_selector: _Selector | None = None
+    match_conditions: tuple[_Condition, ...] | None = None
 
 
 class _Metadata(msgspec.Struct, frozen=True):
@@ -49,11 +55,13 @@ class _WebhookConfiguration(msgspec.Struct, frozen=True):
 class PodWebhook(msgspec.Struct, frozen=True):
     """The selectors of `pods.drawbridge.dev` for namespaces and pods; none if it is missing.
 
-    `service_namespace` is the namespace of Drawbridge itself.
+    `service_namespace` is the namespace of Drawbridge itself. The switch changes no decision about
+    pods: those that were translated before stay so.
     """
 
     selectors: tuple[tuple[LabelSelector, LabelSelector], ...] = ()
     service_namespace: str = ""
+    is_switched_off: bool = False
 
     def selects(self, namespace_labels: Mapping[str, str], labels: Mapping[str, str]) -> bool:
         """Return whether the API server calls the webhook for pods with these labels.
@@ -90,11 +98,13 @@ def find_pod_webhook(objects: Iterable[Mapping[str, Any]]) -> PodWebhook | None:
 def _read_selectors(read: _WebhookConfiguration) -> PodWebhook:
     webhooks = [each for each in read.webhooks or () if each.name == POD_WEBHOOK]
     services = (each.client_config.service for each in webhooks)
+    conditions = (named for each in webhooks for named in each.match_conditions or ())
     return PodWebhook(
         tuple(
             (_convert(each.namespace_selector), _convert(each.object_selector)) for each in webhooks
         ),
         next((each.namespace for each in services if each is not None), ""),
+        SWITCH_CONDITION in [each.name for each in conditions],
     )
 
 

@@ -120,7 +120,20 @@ CASES = [
         [EXCLUDING],
         "off (selectors of MutatingWebhookConfiguration drawbridge)",
         "the selectors of MutatingWebhookConfiguration drawbridge do not select it",
-        "move it to a namespace that the selectors of MutatingWebhookConfiguration drawbridge",
+        "move it to a namespace in scope that the selectors of MutatingWebhookConfiguration"
+        " drawbridge select, or change these",
+    ),
+    Case(
+        f"{EXCLUDED[:-2]}, rollout: {{percent: 0}}}}\n",
+        {},
+        [EXCLUDING],
+        "off (scope.excludeNamespaces)",
+        "scope.excludeNamespaces names its namespace, and its namespace is not opted in, and"
+        " scope.rollout.percent is 0, without %s/train, and the selectors of"
+        " MutatingWebhookConfiguration drawbridge do not select it",
+        "move it to a namespace in scope that the selectors of MutatingWebhookConfiguration"
+        " drawbridge select, or change these, take the namespace out of scope.excludeNamespaces,"
+        " label the namespace with drawbridge.dev/translate=enforce, raise scope.rollout.percent",
     ),
 ]
 
@@ -142,15 +155,19 @@ def test_files_may_have_any_webhook_configuration(tmp_path: Path) -> None:
     assert "requests nvidia.com/gpu" in out
 
 
-def test_a_template_whose_pods_may_have_another_owner_is_not_said_to_be_left_out(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("percent", "mode"),
+    [(0, "off (scope.rollout.percent)"), (1, "enforce (label of the namespace)")],
+)
+def test_a_template_whose_pods_may_have_another_owner_is_left_out_by_no_percent_only(
+    tmp_path: Path, percent: int, mode: str
 ) -> None:
     (config := tmp_path / "configuration.yaml").write_text(
-        f"{SCOPE}scope: {{rollout: {{percent: 0}}}}\n"
+        f"{SCOPE}scope: {{rollout: {{percent: {percent}}}}}\n"
     )
     dump = files(tmp_path, [workload("kubeflow.org/v1", "Notebook"), NAMESPACE])
     out = command("explain", "notebook/train", "-f", dump, "--config", str(config)).out
-    assert "  mode: enforce (label of the namespace)" in out
+    assert f"  mode: {mode}\n" in out
 
 
 # --- a live cluster ------------------------------------------------------------------------------
@@ -204,6 +221,17 @@ def test_without_the_webhook_configuration_the_remedy_is_to_install(tmp_path: Pa
     out = on_api(tmp_path, [read_yaml(LEGACY), NAMESPACE], "explain", "train", "-n", "team-a").out
     assert "webhook pods.drawbridge.dev is not registered" in out
     assert "Only then install Drawbridge, and create the pod again." in out
+
+
+def test_while_drawbridge_is_switched_off_the_remedy_is_to_switch_it_on(tmp_path: Path) -> None:
+    live = register()
+    live["webhooks"][0]["matchConditions"] = [{"name": "switched-off", "expression": "false"}]
+    chosen = config_map("drawbridge-config", {"config.yaml": SCOPE})
+    objects = [read_yaml(LEGACY), NAMESPACE, live, chosen]
+    out = on_api(tmp_path, objects, "explain", "train", "-n", "team-a").out
+    assert "  mode: off (MutatingWebhookConfiguration drawbridge is switched off)\n" in out
+    assert "; Drawbridge is switched off [NotTranslated]" in out
+    assert "Only then run `drawbridge on`, and create the pod again." in out
 
 
 @pytest.mark.parametrize(
