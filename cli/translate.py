@@ -87,7 +87,12 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         return output.print_unreadable(inputs.findings, options, streams)
     short = Original.SHORT if options.short_original else Original.FULL
     original = Original.NONE if options.no_original else short
-    context = replace(context, original=original, readable_names=options.readable_names)
+    context = replace(
+        context,
+        original=original,
+        readable_names=options.readable_names,
+        namespace=options.namespace or "",
+    )
     former = FormerLines.DROP if options.no_original else FormerLines.NOTE
     result = EditResult(findings=inputs.findings)
 

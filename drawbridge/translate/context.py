@@ -41,6 +41,7 @@ class TranslationContext(msgspec.Struct, frozen=True):
     placements: Mapping[str, Placement] = {}  # of these namespaces; "" for all others
     original: Original = Original.FULL
     readable_names: bool = False  # of the templates of manifests
+    namespace: str = ""  # of manifests that name none
     is_manifest: bool = False  # not of a pod that the API server has filled with defaults
     definitions: Definitions = {}
     # Of pods with native placement, with caches of its own, where the configuration has the other.

@@ -54,7 +54,13 @@ from webhook.admission.replies import (
     reply_error,
     reply_malformed,
 )
-from webhook.admission.responses import ALLOWED, Decided, ResponseOptions, respond
+from webhook.admission.responses import (
+    ALLOWED,
+    Decided,
+    ResponseOptions,
+    compose_file_command,
+    respond,
+)
 from webhook.admission.templates import report_template
 
 T = TypeVar("T")
@@ -259,7 +265,7 @@ class AdmissionHandler:
             return reply_error(request, 400, _TOO_DEEP)
         findings = tuple(apply_policies(reported, context.configuration.findings))
         decided = Decided(findings=findings, patch=to_operations(edits))
-        response = respond(decided, ResponseOptions())
+        response = respond(decided, ResponseOptions(compose_file_command(request.namespace)))
         if edits and not decided.is_denied:  # counted as what it is: nothing new is translated
             response = msgspec.structs.replace(response, outcome="allowed")
         return compose_reply(request, response)

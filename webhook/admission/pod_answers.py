@@ -45,6 +45,7 @@ from webhook.admission.responses import (
     Decided,
     PartialResponse,
     ResponseOptions,
+    compose_file_command,
     respond,
 )
 
@@ -125,7 +126,11 @@ class PodAnswers:
         decision, context = answered.decision, pod_request.context
         more, edits = self._check_limits(decision, pod_request)
         response = compose_response(
-            decision, Mode.ENFORCE, context.facts_digest, (*findings, *more), edits
+            decision,
+            ResponseOptions(compose_file_command(pod_request.request.namespace)),
+            context.facts_digest,
+            (*findings, *more),
+            edits,
         )
         return _compose_audited(pod_request, response, decision, answered.subject)
 
@@ -185,7 +190,8 @@ class PodAnswers:
             about = (*told, *decision.findings)
             decision = msgspec.structs.replace(decision, findings=about)
         depends_on_namespace = bool(decision.edits) and not decision.is_denied
-        response = compose_response(decision, Mode(own.mode), context.facts_digest)
+        options = ResponseOptions(compose_file_command(own.namespace), Mode(own.mode))
+        response = compose_response(decision, options, context.facts_digest)
         cached = PodResponse(decision, response, depends_on_namespace)
         self._add_to_cache(key, cached)
         return cached
@@ -207,7 +213,9 @@ class PodAnswers:
         findings += _check_metadata(pod, decision, pod_request)
         if not findings and not edits:
             return cached.response
-        return compose_response(decision, pod_request.mode, digest, findings, edits)
+        command = compose_file_command(pod_request.request.namespace)
+        options = ResponseOptions(command, pod_request.mode)
+        return compose_response(decision, options, digest, findings, edits)
 
     def _check_limits(
         self, decision: PodDecision, pod_request: CreatedPodRequest
@@ -245,7 +253,7 @@ class PodAnswers:
         name, namespace = pod_request.request.namespace, pod_request.namespace
         guarded = GuardedPod(value, metadata, name, namespace.labels, namespace.admin_access)
         findings = guard.judge_pod(guarded, decision, context, self._cluster.recent_inputs())
-        return respond(Decided(findings=findings), ResponseOptions())
+        return respond(Decided(findings=findings), ResponseOptions(compose_file_command(name)))
 
 
 def _compose_audited(

@@ -36,7 +36,7 @@ class PodResponse(msgspec.Struct, frozen=True):
 
 def compose_response(
     decision: PodDecision,
-    mode: Mode,
+    options: ResponseOptions,
     digest: str = "",
     more_findings: Iterable[Finding] = (),
     more_edits: Iterable[Edit] = (),
@@ -46,7 +46,7 @@ def compose_response(
     These findings are told first: the command that the last line names does not print them.
     `digest` is the hash of the facts.
     """
-    becomes = "would be translated" if mode is Mode.REPORT else "translated"
+    becomes = "would be translated" if options.mode is Mode.REPORT else "translated"
     audit = {}
     if decision.templates:
         audit["templates"] = ",".join(each.name for each in decision.templates)
@@ -60,7 +60,7 @@ def compose_response(
         audit=audit,
         verdict=PodVerdict.TRANSLATED if decision.edits else is_asked,
     )
-    return respond(decided, ResponseOptions(mode))
+    return respond(decided, options)
 
 
 def compose_audit(

@@ -31,8 +31,7 @@ _MAX_REASON: Final = 8192
 _FORBIDDEN: Final = find_names(
     (admission_codes.CODES, quota_codes.CODES), Trait.DEPENDS_ON_NAMESPACE
 )
-# What prints all findings about an object that does not exist, or that admission has changed.
-FILE_COMMAND: Final = "details: drawbridge translate -f FILE --context"
+TRANSLATE: Final = "drawbridge translate -v"
 
 
 class PodVerdict(enum.StrEnum):
@@ -68,14 +67,14 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResponseOptions(msgspec.Struct, frozen=True):
-    """The mode, and the commands that print all findings.
+    """The commands that print all findings, and the mode.
 
-    `file_command` is for an object that is denied: it reads a file.
+    `file_command` is for an object that is denied: it reads a file. Without it, `command` does.
     """
 
+    command: str
     mode: Mode = Mode.ENFORCE
-    command: str = FILE_COMMAND
-    file_command: str = FILE_COMMAND
+    file_command: str = ""
 
 
 class PartialResponse(msgspec.Struct, frozen=True):
@@ -104,7 +103,7 @@ def _deny(decided: Decided, options: ResponseOptions) -> PartialResponse | None:
     if options.mode is Mode.REPORT or not decided.is_denied:
         return None
     others = (each for each in decided.findings if each.severity is Severity.WARNING)
-    warnings = select_warnings((), others, options.file_command)
+    warnings = select_warnings((), others, options.file_command or options.command)
     denial = _build_denial(decided.findings)
     tail = compose_denied(denial, warnings, _audit("denied", decided.codes))
     return PartialResponse(tail, "denied", decided.codes, verdict=PodVerdict.REFUSED)
@@ -144,13 +143,23 @@ def _warn(decided: Decided, options: ResponseOptions) -> PartialResponse:
     return PartialResponse(tail, "allowed", decided.codes, decided.verdict)
 
 
-def compose_command(request: AdmissionRequest, program: str) -> str:
+def compose_file_command(namespace: str) -> str:
+    """Return the line with the command that prints all findings about an object of a file.
+
+    It is for an object that does not exist, or that admission has changed. The file need not name
+    the namespace, whose labels decide.
+    """
+    inside = f" -n {namespace}" if namespace else ""
+    return f"details: {TRANSLATE} -f FILE{inside} --context"
+
+
+def compose_command(request: AdmissionRequest, program: str, file_command: str) -> str:
     """Return the line with the command that prints all findings about an object.
 
-    It reads a file unless the object will exist with this name.
+    It is the command for a file unless the object will exist with this name.
     """
     if not request.name or request.dry_run:
-        return f"details: {program} -f FILE --context"
+        return file_command
     kind = f"{request.kind.kind.lower()}{f'.{request.kind.group}' if request.kind.group else ''}"
     inside = f" -n {request.namespace}" if request.namespace else ""
     get = f"kubectl get {kind} {request.name}{inside} -o yaml"

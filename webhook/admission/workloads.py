@@ -30,10 +30,12 @@ from webhook.admission.namespace_scopes import NamespaceDecision
 from webhook.admission.pods import PodDecision
 from webhook.admission.responses import (
     ALLOWED,
+    TRANSLATE,
     Decided,
     PartialResponse,
     ResponseOptions,
     compose_command,
+    compose_file_command,
     respond,
     tell_later,
 )
@@ -85,12 +87,13 @@ def review_workload(
         )
         findings += tuple(apply_policies(unconfigured, context.translation.configuration.findings))
     denied = [one for _, one in decisions if one.is_denied]
+    file_command = compose_file_command(request.namespace)
     mode = context.namespace.mode
     is_certain = configured.rollout.percent >= 100 or scope.is_shown_by_pods(owner)
     if denied and len(denied) == len(all_places) and mode is Mode.ENFORCE and is_certain:
-        return respond(Decided(findings=findings), ResponseOptions())
+        return respond(Decided(findings=findings), ResponseOptions(file_command))
     lines = list(_describe_claims((one for _, one in decisions), mode))
-    command = compose_command(request, "drawbridge translate")
+    command = compose_command(request, TRANSLATE, file_command)
     return tell_later(Decided(findings=findings, lines=lines), command)
 
 

@@ -40,7 +40,7 @@ def review_configuration(body: bytes) -> Reply:
     findings = read_offered(config_map).findings
     if findings and _has_text(request.old_object, config_map):
         findings = tuple(replace(each, severity=Severity.WARNING) for each in findings)
-    options = ResponseOptions(command=FILE_COMMAND, file_command=FILE_COMMAND)
+    options = ResponseOptions(FILE_COMMAND)
     return compose_reply(request, respond(Decided(findings=findings), options))
 
 

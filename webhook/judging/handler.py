@@ -105,5 +105,6 @@ class JudgeHandler:
             return reply_unreviewed(request, _BUSY)
         except JudgeLimitError as error:
             return reply_unreviewed(request, f"{_UNJUDGED}: {error}")
-        options = ResponseOptions(mode, compose_command(request, "drawbridge check"), _FILE_COMMAND)
+        command = compose_command(request, "drawbridge check", _FILE_COMMAND)
+        options = ResponseOptions(command, mode, _FILE_COMMAND)
         return compose_reply(request, respond(Decided(findings=findings), options))

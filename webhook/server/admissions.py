@@ -46,7 +46,13 @@ from webhook.admission.replies import (
     reply_error,
     reply_unreviewed,
 )
-from webhook.admission.responses import ALLOWED, Decided, ResponseOptions, respond
+from webhook.admission.responses import (
+    ALLOWED,
+    Decided,
+    ResponseOptions,
+    compose_file_command,
+    respond,
+)
 
 # A body of this size takes at most about two milliseconds before its translation.
 MAX_INLINE_BYTES: Final = 32 * 1024
@@ -229,7 +235,8 @@ class Admissions:
             return reply_error(asked, code, why)
         findings = apply_policies((POD_TOO_COMPLEX.at("spec", why),), configured.findings)
         decided = Decided(findings=tuple(findings))
-        return compose_reply(request, respond(decided, ResponseOptions(scope.mode)))
+        options = ResponseOptions(compose_file_command(request.namespace), scope.mode)
+        return compose_reply(request, respond(decided, options))
 
     async def _ensure(
         self, request: RequestEnvelope, templates: Sequence[ClaimTemplate], seconds: float | None

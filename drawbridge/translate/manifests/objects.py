@@ -59,7 +59,7 @@ class TranslatedObject(msgspec.Struct, frozen=True):
 def translate_object(value: Value, name: str, context: TranslationContext) -> TranslatedObject:
     """Translate an object; if one pod template is refused, the object stays as it is."""
     translated_places: list[Place] = []
-    namespace = _namespace(value)
+    namespace = _namespace(value) or context.namespace
     context = replace(context, is_manifest=True)
     edits: list[Edit] = []
     templates: dict[str, Mapping[str, Value]] = {}

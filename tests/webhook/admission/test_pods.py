@@ -24,7 +24,7 @@ from tests.webhook.admission.harness import (
 )
 from webhook.admission.limit_ranges import LimitRange
 from webhook.admission.replies import await_reply
-from webhook.admission.responses import FILE_COMMAND
+from webhook.admission.responses import compose_file_command
 
 pytestmark = pytest.mark.asyncio
 CASES = load_cases(Path(__file__).parent / "cases" / "pods.yaml")
@@ -323,7 +323,7 @@ async def test_a_command_replaces_warnings_that_do_not_fit() -> None:
     response = await harness.pod(many)
     assert response.reply.outcome == "translated"
     assert response.warnings[0].startswith("translated: nvidia.com/gpu: 1 of container c0, ")
-    assert response.warnings[-1] == FILE_COMMAND
+    assert response.warnings[-1] == compose_file_command("team")
 
 
 async def test_quotas_are_checked_for_cached_responses() -> None:

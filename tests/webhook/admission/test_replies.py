@@ -123,7 +123,7 @@ def test_only_errors_that_depend_on_the_namespace_forbid(
     findings: list[Finding], status: int
 ) -> None:
     errors = tuple(msgspec.structs.replace(each, severity=ERROR) for each in findings)
-    denied = respond(Decided(findings=errors), ResponseOptions())
+    denied = respond(Decided(findings=errors), ResponseOptions("details: x"))
     assert read(denied)["status"]["code"] == status  # type: ignore[call-overload,index]
 
 
@@ -135,7 +135,9 @@ def read(response: PartialResponse) -> Value:
 
 def test_a_denial_tells_the_warnings_beside_its_reason() -> None:
     findings = (finding(ERROR, "wrong"), finding(WARNING, "odd"), finding(INFO, "so"))
-    response = read(respond(Decided(findings=findings, patch=[{"op": "add"}]), ResponseOptions()))
+    response = read(
+        respond(Decided(findings=findings, patch=[{"op": "add"}]), ResponseOptions("details: x"))
+    )
     assert isinstance(response, dict)
     assert response["warnings"] == ["Code: spec: odd (Do.)"]
     assert "patch" not in response
