@@ -204,7 +204,8 @@ def a_quota_on_an_unmapped_name_limits_claims(stage: Stage) -> None:
         lambda: stage.client.get(ours)["spec"]["hard"][LIMIT] == "0",
     )
     ran = cluster.kubectl.inside(stage.namespace).apply(legacy_pod(stage, "train-2"))
-    assert QUOTA in ran.err, ran
+    assert f"ResourceQuota gpus: {LIMIT}: " in ran.err, ran
+    assert "2 of 2 are in use by pods and claims" in ran.err, ran
     stage.client.delete(theirs)
     stage.wait("the mirrored quota is gone", lambda: not stage.exists(ours))
 
