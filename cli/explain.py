@@ -36,7 +36,12 @@ from drawbridge.documents.document import LocatedFinding, has_errors
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_mapping
 from drawbridge.dra.counted import count_noun
-from drawbridge.report.codes import ALLOW_SIMULATION, CLAIM_PENDING, FREE_DEVICES
+from drawbridge.report.codes import (
+    ALLOW_SIMULATION,
+    CLAIM_PENDING,
+    FREE_DEVICES,
+    NOT_TRANSLATED,
+)
 from drawbridge.report.device_holders import find_holders
 from drawbridge.report.events import SeenEvent
 from drawbridge.report.explain import (
@@ -101,15 +106,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, streams: Streams) -> int:
     """Explain what is named; the exit code shows whether all pods have their devices."""
     findings: list[LocatedFinding] = []
-    if (devices := parse_devices(options.pod)) is not None:
-        return explain_devices(devices, options, streams)
-    is_live = not (options.filename or options.cluster)
+    devices = parse_devices(options.pod)
+    is_live = devices is None and not (options.filename or options.cluster)
     configuration, told = read_effective_configuration(
         options, streams, asks_cluster=is_live, is_required=False
     )
     findings += told
     if configuration is None:
         return output.print_unreadable(findings, options, streams)
+    if devices is not None:
+        return explain_devices(devices, options, streams)
     if node := parse_node(options.pod):
         return _explain_node(node, configuration, findings, options, streams)
     try:
@@ -123,8 +129,8 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     find_mode = find_modes(objects.namespace, scope, webhook)
     done = _explain(replace(objects, find_mode=find_mode), configuration)
     pods = done.explained if isinstance(done, WorkloadExplanation) else (done,)
-    if not any(each.findings for each in pods):
-        # Nothing is wrong, so nobody needs to know what the caller may not read.
+    if not any(each.code == NOT_TRANSLATED.name for pod in pods for each in pod.findings):
+        # No answer depends on it, so nobody needs to know what the caller may not read.
         findings = [each for each in findings if not _is_not_read(each)]
     values = {_full_name(each): each for each in _pods_of(objects)}
     answers = {each.pod: Told() for each in pods}
