@@ -35,11 +35,12 @@ SOURCES: Final[Mapping[ScopeRule, str]] = {
     ScopeRule.NOT_OPTED_IN: "namespace not opted in",
     ScopeRule.POD_LABEL: "label of the pod",
     ScopeRule.ROLLOUT: "scope.rollout.percent",
-    ScopeRule.NOT_CALLED: f"selectors of {_WEBHOOK}",
+    ScopeRule.NOT_CALLED: f"not called by {_WEBHOOK}",
     ScopeRule.SWITCHED_OFF: f"{_WEBHOOK} is switched off",
 }
 _MOVE: Final = (
     f"move it to a namespace in scope that the selectors of {_WEBHOOK} select, or change these"
+    " selectors"
 )
 _REMEDIES: Final[Mapping[ScopeRule, str]] = {
     ScopeRule.EXCLUDED: "take the namespace out of scope.excludeNamespaces",
@@ -93,9 +94,10 @@ class _Decider(NamedTuple):
         decider = self._replace(scope=self._scope_of(pod, metadata))
         decided, rules = decider.decide(metadata), [*decider.find_rules(metadata)]
         # Move the pod, or change the selectors and all the rest.
-        remedies = sorted((each.remedy for each in rules), key=lambda each: each != _MOVE)
+        remedies = dict.fromkeys(each.remedy for each in rules)
+        ordered = sorted(remedies, key=lambda each: each != _MOVE)
         whys = ", and ".join(each.why for each in rules)
-        return PodMode(decided.mode, decided.rule, whys, ", ".join(dict.fromkeys(remedies)))
+        return PodMode(decided.mode, decided.rule, whys, ", and ".join(ordered))
 
     def decide(self, metadata: PodMetadata) -> PodScope:
         """Return the mode of a pod; off while the webhook is switched off."""
@@ -147,7 +149,8 @@ class _Decider(NamedTuple):
             return _LABELS.get(f"{self.labels.get(TRANSLATE_LABEL)}", _UNKNOWN_LABEL)
         if decided.rule is ScopeRule.ROLLOUT:
             owner = find_root_owner(self.namespace, metadata).partition("/")[2]
-            return f"scope.rollout.percent is {self.scope.rollout.percent}, without {owner}"
+            percent = self.scope.rollout.percent
+            return f"scope.rollout.percent is {percent}, which does not include {owner}"
         if decided.rule is ScopeRule.NOT_CALLED and self._lacks_webhook:
             return f"webhook {POD_WEBHOOK} is not registered"
         return _REASONS.get(decided.rule, "")
@@ -156,14 +159,16 @@ class _Decider(NamedTuple):
 def find_modes(namespace: Value, scope: Scope | None, webhook: PodWebhook | None) -> FindMode:
     """Return what finds the modes of the pods of a namespace.
 
-    They are not known if the namespace or the scope was not read.
+    They are not known if the namespace was not read. Without the scope, only a label that is not
+    `enforce` tells them.
     """
     if namespace is None:
         return find_no_mode
-    if scope is None:
-        return lambda _: _UNKNOWN_MODE
     name, labels = _read_namespace(namespace)
-    return _Decider(name, labels, scope, webhook).find_mode
+    # Another value keeps pods from being translated, whatever the configuration says.
+    if scope is None and labels.get(TRANSLATE_LABEL, Mode.ENFORCE) == Mode.ENFORCE:
+        return lambda _: _UNKNOWN_MODE
+    return _Decider(name, labels, scope or Scope(), webhook).find_mode
 
 
 def check_label(namespace: Value, scope: Scope) -> tuple[Finding, ...]:

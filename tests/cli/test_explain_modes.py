@@ -111,17 +111,17 @@ CASES = [
         ENFORCED,
         [],
         "off (scope.rollout.percent)",
-        "scope.rollout.percent is 0, without %s/train",
+        "scope.rollout.percent is 0, which does not include %s/train",
         "raise scope.rollout.percent",
     ),
     Case(
         "",
         ENFORCED,
         [EXCLUDING],
-        "off (selectors of MutatingWebhookConfiguration drawbridge)",
+        "off (not called by MutatingWebhookConfiguration drawbridge)",
         "the selectors of MutatingWebhookConfiguration drawbridge do not select it",
         "move it to a namespace in scope that the selectors of MutatingWebhookConfiguration"
-        " drawbridge select, or change these",
+        " drawbridge select, or change these selectors",
     ),
     Case(
         f"{EXCLUDED[:-2]}, rollout: {{percent: 0}}}}\n",
@@ -129,11 +129,12 @@ CASES = [
         [EXCLUDING],
         "off (scope.excludeNamespaces)",
         "scope.excludeNamespaces names its namespace, and its namespace is not opted in, and"
-        " scope.rollout.percent is 0, without %s/train, and the selectors of"
+        " scope.rollout.percent is 0, which does not include %s/train, and the selectors of"
         " MutatingWebhookConfiguration drawbridge do not select it",
         "move it to a namespace in scope that the selectors of MutatingWebhookConfiguration"
-        " drawbridge select, or change these, take the namespace out of scope.excludeNamespaces,"
-        " label the namespace with drawbridge.dev/translate=enforce, raise scope.rollout.percent",
+        " drawbridge select, or change these selectors, and take the namespace out of"
+        " scope.excludeNamespaces, and label the namespace with drawbridge.dev/translate=enforce,"
+        " and raise scope.rollout.percent",
     ),
 ]
 
@@ -246,6 +247,16 @@ def test_without_the_configuration_of_the_cluster_the_mode_is_unknown(
     assert "mode:" not in out
     assert why in err
     assert "using the defaults [ConfigurationNotRead]" in err
+
+
+def test_a_label_that_keeps_pods_from_being_translated_tells_the_mode_without_the_configuration(
+    tmp_path: Path,
+) -> None:
+    labels = {"drawbridge.dev/translate": "report"}
+    namespace = {**NAMESPACE, "metadata": {"name": "team-a", "labels": labels}}
+    out, _ = explain_live(tmp_path, "", namespace, forbidden="/configmaps")
+    assert "  mode: report (label of the namespace)\n" in out
+    assert "its namespace is in report mode [NotTranslated]" in out
 
 
 def test_without_the_webhook_configuration_its_selectors_are_taken_for_usual(
