@@ -23,7 +23,7 @@ from drawbridge.config.target import Target
 from drawbridge.dra.codes import WRONG_VALUE
 from drawbridge.dra.decode_errors import describe_value
 from drawbridge.dra.device_quotas import find_capacity_name
-from drawbridge.dra.quantity import Format, valid_quantity
+from drawbridge.dra.quantity import valid_quantity
 from drawbridge.dra.slices import Slice
 from drawbridge.facts.families import find_family
 from drawbridge.finding import Finding
@@ -61,11 +61,8 @@ def _check_defaults(configuration: Configuration) -> Iterator[Finding]:
             message = f"{name} must be from 0 to 100 percent, not {amount}"
             yield WRONG_VALUE.at(path, message, object=OBJECT)
         if name in _MEMORIES:
-            unit_size = vgpu.configured_amount(units, name, vgpu.MI)
-            is_suffixed = amount.format is Format.BINARY_SI
-            for problem, remedy in vgpu.check_units(
-                number, f"{amount}", unit_size, is_suffixed=is_suffixed
-            ):
+            unit = units.get(name, vgpu.MEMORY_UNIT)
+            for problem, remedy in vgpu.check_units(number, f"{amount}", unit):
                 yield WRONG_VALUE.at(path, f"{name} {problem}", object=OBJECT, remedy=remedy)
 
 

@@ -11,7 +11,7 @@ from typing import Final, cast
 
 from drawbridge.config.model import Legacy
 from drawbridge.dra.decode_errors import describe_choice
-from drawbridge.dra.quantity import INT64_MAX, Quantity
+from drawbridge.dra.quantity import Quantity, parse
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.asks import Ask, Bytes, DeviceShare, Isolation, Percent
 from drawbridge.translate.legacy.codes import (
@@ -32,7 +32,8 @@ from drawbridge.translate.legacy.pod_view import (
 from drawbridge.translate.legacy.selectors import AskSelector, Not, ProductContains, Uuid
 
 MI: Final = 1 << 20
-_INT32: Final = 2**31
+MEMORY_UNIT: Final = parse("1Mi")
+_MORE_THAN_ANY_GPU: Final = 2**44
 _ALL_MEMORY: Final = Percent(Decimal(100))
 _ALL_CORES: Final = _ALL_MEMORY
 _MODES: Final = {
@@ -88,28 +89,23 @@ def defaults(legacy: Legacy) -> Mapping[str, Quantity]:
 
 def read_memory(resource: DeviceResource, legacy: Legacy) -> tuple[Bytes, list[Finding]]:
     """Read memory as a number of units."""
-    unit_size = configured_amount(units(legacy), resource.name, MI)
-    last = resource.amount_text.strip()[-1:]
-    is_suffixed = last.isalpha() and last in "iKMGTPE"
+    unit = units(legacy).get(resource.name, MEMORY_UNIT)
     findings = [
         AMOUNT_REFUSED.at(resource.where, f"{resource.original_name} {problem}", remedy=remedy)
-        for problem, remedy in check_units(
-            resource.amount, resource.amount_text, unit_size, is_suffixed=is_suffixed
-        )
+        for problem, remedy in check_units(resource.amount, resource.amount_text, unit)
     ]
-    return Bytes(resource.amount * unit_size), findings
+    return Bytes(resource.amount * unit.value()), findings
 
 
-def check_units(
-    number: int, text: str, unit_size: int, *, is_suffixed: bool
-) -> Iterator[tuple[str, str | None]]:
+def check_units(number: int, text: str, unit: Quantity) -> Iterator[tuple[str, str | None]]:
     """Yield what is wrong with a number of units of memory, and the remedy.
 
-    A suffix multiplies the number and exceeds every GPU.
+    A number of bytes, as with a suffix, exceeds every GPU.
     """
-    if is_suffixed or number >= _INT32 or number * unit_size > INT64_MAX:
-        intended = number // unit_size
-        meaning = f"counts units of {unit_size >> 20}Mi, not bytes"
+    unit_size = unit.value()
+    if number * unit_size >= _MORE_THAN_ANY_GPU:
+        intended = number // unit_size if number < _MORE_THAN_ANY_GPU else 0
+        meaning = f"counts units of {unit}, not bytes" if unit_size > 1 else "counts bytes"
         problem = f"{meaning}; {text} units are more memory than any GPU has"
         yield problem, f'Write "{intended}".' if intended else None
 
