@@ -88,7 +88,8 @@ def _check_unread(configuration: Configuration) -> Iterator[Finding]:
     for i, target in enumerate(configuration.targets):
         for field, reason in find_unread(target):
             message = f"{field} has no effect: {reason}"
-            yield ENTRY_WITHOUT_EFFECT.at(f"targets[{i}].{field}", message, object=OBJECT)
+            path = f"targets[{i}].{field}"
+            yield ENTRY_WITHOUT_EFFECT.at(path, message, object=OBJECT, remedy="Remove the field.")
 
 
 def _check_shapes(configuration: Configuration) -> Iterator[Finding]:

@@ -192,14 +192,16 @@ def _check_legacy(configuration: Configuration) -> Iterator[Finding]:
     """Yield findings for names that stand for themselves, or for a name that is renamed itself."""
     renames = configuration.legacy.renames
     for name, meant in renames.items():
-        message = f"{name} stands for itself" if name == meant else ""
-        if not message and meant in renames:
-            last = renames[meant]
-            hint = "" if last in renames else f"; did you mean {last}?"
-            message = f"{meant} is renamed as well, and Drawbridge renames once{hint}"
+        message, remedy = "", "Remove the entry."
+        if name == meant:
+            message = f"{name} stands for itself"
+        elif meant in renames:
+            message = f"{meant} is renamed as well, and Drawbridge renames once"
+            if (last := renames[meant]) not in renames:
+                remedy = f"Let {name} stand for {last}, or remove the entry."
         if message:
             path = f"legacy.renames[{name}]"
-            yield codes.ENTRY_WITHOUT_EFFECT.at(path, message, object=OBJECT)
+            yield codes.ENTRY_WITHOUT_EFFECT.at(path, message, object=OBJECT, remedy=remedy)
 
 
 def list_names(configuration: Configuration) -> Iterator[tuple[str, str]]:

@@ -11,6 +11,8 @@ from drawbridge.config.model import Configuration
 from drawbridge.finding import Finding
 from drawbridge.names import PARTITION_ATTRIBUTE
 
+_REMEDY: Final = "Add what it has to the earlier entry, or remove it."
+
 
 class _Entry(NamedTuple):
     """An entry at a path: what it is for, and which of that; without a selector, all."""
@@ -32,7 +34,7 @@ def check_shadowed(configuration: Configuration, object_name: str) -> Iterator[F
             first.setdefault((subject, selector), path)
         for path, earlier in shadowed.items():
             message = f"has no effect: {earlier} comes first and is for the same"
-            yield codes.ENTRY_WITHOUT_EFFECT.at(path, message, object=object_name)
+            yield codes.ENTRY_WITHOUT_EFFECT.at(path, message, object=object_name, remedy=_REMEDY)
 
 
 def _list_fleet(configuration: Configuration) -> Iterator[_Entry]:

@@ -22,7 +22,7 @@ def test_table(case: YamlValue) -> None:
     loaded = read_configuration({"apiVersion": API_VERSION, "kind": KIND, **fields})
     findings = () if isinstance(loaded, Configuration) else loaded
     assert [f"{each.code} {each.path}" for each in findings] == case["findings"]
-    text = " ".join(each.message for each in findings)
+    text = " ".join(each.sentences for each in findings)
     assert [words for words in case.get("says", []) if words not in text] == []
 
 

@@ -42,6 +42,8 @@ def test_table(case: dict[str, Any]) -> None:
     assert sorted(answer(result)) == sorted(case["findings"])
     if "says" in case:
         assert [each.message for each in result] == case["says"]  # type: ignore[union-attr]  # findings
+    if "remedies" in case:
+        assert [each.remedy for each in result] == case["remedies"]  # type: ignore[union-attr]  # findings
     if isinstance(result, Configuration):
         assert accept_configuration(configuration_to_plain(result), KNOWN) == result
 
