@@ -449,7 +449,8 @@ def _pod_findings(objects: PodObjects, pod: Explanation, about: str) -> Iterator
         message = message or f"no message from the scheduler {pod.scheduler} yet"
         yield codes.POD_PENDING.at("", message, object=about, remedy=remedy)
         if pod.translated:
-            asked = (each.resource for each in pod.asked)
+            kept = {each.resource for each in _device_resources(objects.pod)}
+            asked = (each.resource for each in pod.asked if each.resource not in kept)
             yield from report_tied(objects.pod, asked, objects.nodes, about)
     elif pod.placed and pod.claims:
         told = (each.text for each in reversed(pod.events))

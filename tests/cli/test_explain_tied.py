@@ -63,6 +63,15 @@ def test_a_pod_that_keeps_its_requests_is_not_told(tmp_path: Path) -> None:
     assert CODE not in out
 
 
+def test_a_request_that_stays_beside_claims_is_not_told(tmp_path: Path) -> None:
+    *others, pod = cluster()
+    pod["metadata"].pop("annotations")  # tells what was asked before
+    pod["spec"]["containers"][0]["resources"]["limits"] = {NAME: "1"}
+    _, out, _ = command("explain", "train", "-n", "team-a", "-f", files(tmp_path, [*others, pod]))
+    assert "[PodPending]" in out
+    assert CODE not in out
+
+
 def test_who_may_not_read_nodes_is_told_the_rest(tmp_path: Path) -> None:
     code, out, err = on_api(
         tmp_path,
