@@ -17,7 +17,7 @@ from drawbridge.agreement.configuration_in_use import ConfigurationConfigMap
 from drawbridge.agreement.offered_configuration import read_offered
 from drawbridge.finding import Severity
 from drawbridge.foreign_json import UNDECODABLE
-from drawbridge.names import CONFIGURATION_CONFIG_MAP
+from drawbridge.names import CONFIGURATION_CONFIG_MAP, CONFIGURATION_KEY
 from drawbridge.process import review
 from drawbridge.process.review import Malformed
 from webhook.admission.replies import Reply, compose_reply, reply_error, reply_malformed
@@ -50,4 +50,9 @@ def _has_text(before: msgspec.Raw, config_map: ConfigurationConfigMap) -> bool:
         old = msgspec.json.decode(before, type=ConfigurationConfigMap)
     except UNDECODABLE:
         return False  # there was none
-    return (old.data, old.binary_data) == (config_map.data, config_map.binary_data)
+    return _find_texts(old) == _find_texts(config_map)
+
+
+def _find_texts(config_map: ConfigurationConfigMap) -> list[str | None]:
+    parts = (config_map.data, config_map.binary_data)
+    return [(each or {}).get(CONFIGURATION_KEY) for each in parts]

@@ -78,10 +78,11 @@ def test_a_changed_text_is_denied(old: object) -> None:
     [(WRONG, "did you mean native?"), ({}, "has no key config.yaml")],
     ids=["text", "none"],
 )
-def test_a_text_that_stays_as_it_is_gets_a_warning(data: object, message: str) -> None:
+def test_a_text_that_stays_as_it_is_gets_a_warning(data: dict[str, str], message: str) -> None:
     labelled = {"metadata": {"labels": {"team": "a"}}, "data": data}
-    answer = response(ask(labelled, old={"data": data}))
-    assert answer["allowed"]
+    for more in ({}, {"README": "a"}):
+        answer = response(ask(labelled, old={"data": {**data, **more}}))
+        assert answer["allowed"]
     assert message in " ".join(answer["warnings"])
 
 
