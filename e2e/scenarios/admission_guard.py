@@ -40,7 +40,8 @@ from e2e.scenarios.stage import Stage
 
 GUARDS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/drawbridge"
 GUARD = "guard.drawbridge.dev"
-# Runs after Drawbridge: the API server sorts webhooks by the names of their configurations.
+# Run before and after Drawbridge: the API server sorts webhooks by the names of their
+# configurations.
 BEFORE, AFTER = "aa-adds-gpu", "zz-adds-gpu"
 INJECT = "inject"
 EXAMPLES = Path(__file__).parents[2] / "examples"
