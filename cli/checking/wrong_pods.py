@@ -43,7 +43,7 @@ def move_errors(errors: Iterable[Finding], document: Document, place: Place) -> 
     A placeholder in the object is none, such as a parameter of a workflow: it is filled in later.
     """
     for finding in errors:
-        value = get_value(place.pod, _parse(finding.path))
+        value = get_value(place.pod, parse_path(finding.path))
         if not (isinstance(value, str) and describe_placeholder(value)):
             yield move_to_object(finding, document.name, place)
 
@@ -77,7 +77,3 @@ def namespace_of(document: Document) -> str:
 def move_to_object(finding: Finding, about: str, place: Place) -> Finding:
     """Return a finding about a pod as one about the object that contains the pod."""
     return replace(finding, object=about, path=map_finding_path(finding.path, place))
-
-
-def _parse(path: str) -> tuple[str | int, ...]:
-    return tuple(int(each) if each.isdecimal() else each for each in parse_path(path))

@@ -30,6 +30,16 @@ def parse_path(text: str) -> tuple[str, ...]:
     return tuple(next(part for part in groups if part is not None) for groups in parts)
 
 
+def resolve_path(value: Value, text: str) -> Path:
+    """Parse a written path into a value, which decides what is a key or an index."""
+    path: Path = ()
+    for token in parse_path(text):
+        index = parse_index(token, len(value)) if isinstance(value, list) else None
+        path = (*path, token if index is None else index)
+        value = get_value(value, path[-1:])
+    return path
+
+
 def parse_pointer(pointer: str) -> tuple[str, ...]:
     """Parse a JSON pointer (RFC 6901)."""
     return tuple(token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:])

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from drawbridge.config.model import Configuration
@@ -93,21 +94,25 @@ def test_the_claims_of_a_workflow_are_text() -> None:
     ]
 
 
+@pytest.mark.parametrize("role", ["Worker", "0", "9" * 5000], ids=["word", "index", "number"])
 @every_row("keys", [["name"], ["name", "request"], None])
-def test_a_definition_that_allows_one_entry_for_a_claim_refuses_two(keys: YamlValue) -> None:
+def test_a_definition_that_allows_one_entry_for_a_claim_refuses_two(
+    keys: YamlValue, role: str
+) -> None:
     """The driver keeps the devices of each container in one claim."""
     claims = {"items": KEEPS, **({"x-kubernetes-list-map-keys": keys} if keys else {})}
     container = {**KEEPS, "properties": {"resources": {**KEEPS, "properties": {"claims": claims}}}}
     pod = {**KEEPS, "properties": {"containers": {"items": container}}}
     template = {**KEEPS, "properties": {"spec": pod}}
-    value: YamlValue = {"apiVersion": "kubeflow.org/v1", "kind": "Notebook", "metadata": {}}
+    value: YamlValue = {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "metadata": {}}
     containers = [
         {"name": "a", "resources": {"limits": {"koordinator.sh/gpu": 300}}},
         {"name": "b", "resources": {"limits": {"koordinator.sh/rdma": 100}}},
     ]
     made = {"metadata": {"annotations": TOGETHER}, "spec": {"containers": containers}}
-    value["spec"] = {"template": made}
-    definition = define("Notebook", {"properties": {"template": template}})
+    value["spec"] = {"mpiReplicaSpecs": {role: {"template": made}}}
+    roles = {"additionalProperties": {"properties": {"template": template}}}
+    definition = define("MPIJob", {"properties": {"mpiReplicaSpecs": roles}})
     facts = worlds.facts(("dgx-a100 gpu.nvidia.com", "dgx-a100 dra.net"))
     context = make_context(Configuration(), facts)
     definitions = find_definitions([("f.yaml", definition)])
@@ -115,7 +120,7 @@ def test_a_definition_that_allows_one_entry_for_a_claim_refuses_two(keys: YamlVa
     is_refused = keys == ["name"]
     told = [each for each in done.findings if each.code == "ClaimNamedTwice"]
     assert {each.severity for each in told} == {"error" if is_refused else "warning"}
-    names = {"notebooks.kubeflow.org (f.yaml) allows one" in each.message for each in told}
+    names = {"mpijobs.kubeflow.org (f.yaml) allows one" in each.message for each in told}
     assert names == {"server-side" not in each.remedy for each in told} == {is_refused}
     assert bool(done.edits) is not is_refused
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import jsonpatch
+import pytest
 from hypothesis import assume, example, settings
 from hypothesis import given as every
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ from drawbridge.names import ORIGINAL_ANNOTATION
 from drawbridge.translate.changes.patch import Original, Patch, restore_original
 from drawbridge.translate.changes.undo import MAX_LENGTH, UndoStep, apply_undo, parse_undo
 from drawbridge.translate.context import TranslationContext, make_context
+from drawbridge.translate.manifests.undone import undo_object
 from drawbridge.translate.pods import translate
 from tests.tables import YamlValue, every_row, load_cases
 from tests.thorough import drawn
@@ -41,6 +43,14 @@ def as_a_tool(pod: YamlValue) -> YamlValue:
     with contextlib.suppress(jsonpatch.JsonPatchException, jsonpatch.JsonPointerException):
         return jsonpatch.apply_patch(pod, way)
     return None
+
+
+@pytest.mark.parametrize("key", ["0", "9" * 5000], ids=["index", "number"])
+def test_a_key_of_digits_is_no_index(key: str) -> None:
+    annotation = json.dumps([{"op": "remove", "path": f"/metadata/labels/{key}"}])
+    metadata: YamlValue = {"labels": {key: "a"}, "annotations": {ORIGINAL_ANNOTATION: annotation}}
+    value: YamlValue = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {}}
+    assert apply_edits(value, undo_object(value, "p").edits)["metadata"]["labels"] == {}
 
 
 @every_row("case", TABLE, ids=lambda case: case["name"])

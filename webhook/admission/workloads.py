@@ -13,7 +13,7 @@ from drawbridge.agreement import scope
 from drawbridge.agreement.device_quotas import check_device_quotas
 from drawbridge.agreement.scope import Mode, PodMetadata, PodOwner
 from drawbridge.config.policy import apply_policies
-from drawbridge.documents.paths import format_path, get_value, parse_path
+from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_mapping, equal_json
 from drawbridge.dra.device_quotas import DeviceQuota
 from drawbridge.finding import Finding
@@ -22,7 +22,7 @@ from drawbridge.translate.changes.queues import merge_mappings
 from drawbridge.translate.context import TranslationContext
 from drawbridge.translate.manifests.daemon_sets import report_mixed_nodes
 from drawbridge.translate.manifests.job_queues import find_queue_of_pods, report_read_templates
-from drawbridge.translate.manifests.workloads import Place, find_places, map_path
+from drawbridge.translate.manifests.workloads import Place, find_places, map_finding_path
 from webhook.admission import limit_ranges, pods
 from webhook.admission.claim_summary import ClaimSummaries
 from webhook.admission.limit_ranges import LimitRange
@@ -134,8 +134,7 @@ def _describe_claims(decisions: Iterable[PodDecision], mode: Mode) -> Iterator[s
 def _move_findings(place: Place, decision: PodDecision) -> Iterator[Finding]:
     """Yield the findings about a pod template, with paths relative to the whole object."""
     for finding in decision.findings:
-        tokens = (int(one) if one.isdecimal() else one for one in parse_path(finding.path))
-        yield replace(finding, path=format_path(map_path(tuple(tokens), place)))
+        yield replace(finding, path=map_finding_path(finding.path, place))
 
 
 def _read_metadata(place: Place, owner: PodOwner | None = None) -> PodMetadata:

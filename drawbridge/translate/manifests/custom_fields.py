@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from drawbridge.documents.patch import Edit, apply_edits
-from drawbridge.documents.paths import Path, format_path, get_value, parse_path
+from drawbridge.documents.paths import Path, format_path, get_value, resolve_path
 from drawbridge.documents.values import Value, as_mapping
 from drawbridge.finding import Finding, Severity
 from drawbridge.names import POD_ANNOTATIONS
@@ -121,8 +121,7 @@ def raise_refused(
     """Make errors of the claims that containers name twice where the API server refuses these."""
     for finding in findings:
         if finding.code == CLAIM_NAMED_TWICE.name:
-            tokens = (int(each) if each.isdecimal() else each for each in parse_path(finding.path))
-            path = (*tokens, "resources", "claims")
+            path = (*resolve_path(value, finding.path), "resources", "claims")
             refusing = (
                 definition.name
                 for definition, schemas in _find_schemas(value, definitions)

@@ -4,10 +4,11 @@ Uses the annotation with the original requests. Anybody can write it, and the ca
 result with more rights, so it changes only fields that translations change. The work is limited.
 """
 
+import sys
 from collections.abc import Iterator
 
 from drawbridge.documents.patch import Edit, EditError
-from drawbridge.documents.paths import Path, format_path, get_value
+from drawbridge.documents.paths import Path, format_path, get_value, parse_index
 from drawbridge.documents.values import Value
 from drawbridge.finding import Finding
 from drawbridge.names import ORIGINAL_ANNOTATION, POD_CLAIM
@@ -78,5 +79,6 @@ def _edits(steps: list[UndoStep]) -> Iterator[Edit]:
     """Yield the changes among the steps, with numbers as indices, as the tables of places have."""
     for step in steps:
         if step.op != "test":
-            path = (int(one) if f"{one}".isdecimal() else one for one in step.path)
-            yield Edit(step.op, tuple(path), step.value)
+            indices = ((one, parse_index(one, sys.maxsize)) for one in step.path)
+            path = tuple(one if index is None else index for one, index in indices)
+            yield Edit(step.op, path, step.value)

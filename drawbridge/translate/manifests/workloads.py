@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from drawbridge.documents.paths import Path, format_path, get_value, parse_path
+from drawbridge.documents.paths import Path, format_path, get_value, resolve_path
 from drawbridge.documents.values import Value, as_mapping
 from drawbridge.translate.legacy.misspelt_names import DOMAINS
 from drawbridge.translate.legacy.pod_view import is_device_resource, list_containers
@@ -330,8 +330,7 @@ def map_path(path: Path, place: Place) -> Path:
 
 def map_finding_path(path: str, place: Place) -> str:
     """Map the path of a finding about the pod to its path in the object."""
-    tokens = (int(each) if each.isdecimal() else each for each in parse_path(path))
-    return format_path(map_path(tuple(tokens), place))
+    return format_path(map_path(resolve_path(place.pod, path), place))
 
 
 def _find_requests(
