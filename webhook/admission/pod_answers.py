@@ -152,7 +152,7 @@ class PodAnswers:
         if isinstance(value, Malformed):
             return value
         cached = self._briefs.run(namespace, lambda: self._compose_new(value, key, pod_request))
-        self._add_to_cache(key, cached)
+        self._cache.put(key, cached, 2 * len(cached.response.tail))
         return cached
 
     def _compose_new(
@@ -164,9 +164,6 @@ class PodAnswers:
         placed = context.placed(pod_request.namespace.placement)
         others = self._cluster.other_webhooks()
         return self._compose_for_essence(reduce_to_essence(pod), own, placed, others)
-
-    def _add_to_cache(self, key: AnswerKey, cached: PodResponse) -> None:
-        self._cache.put(key, cached, 2 * len(cached.response.tail))
 
     def _compose_for_essence(
         self, essence: Value, own: AnswerKey, context: TranslationContext, others: Sequence[Finding]
@@ -193,7 +190,7 @@ class PodAnswers:
         options = ResponseOptions(compose_file_command(own.namespace), Mode(own.mode))
         response = compose_response(decision, options, context.facts_digest)
         cached = PodResponse(decision, response, depends_on_namespace)
-        self._add_to_cache(key, cached)
+        self._cache.put(key, cached, 2 * len(cached.response.tail))
         return cached
 
     def _get_interest(self, context: TranslationContext) -> Interest:
