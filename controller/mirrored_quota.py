@@ -8,7 +8,7 @@ import msgspec
 
 from controller.protocols import Unstructured
 from controller.watched_objects import WatchedQuota
-from drawbridge.agreement.mirrored_quota import Classes, has_label, is_mirrored, read_classes
+from drawbridge.agreement.mirrored_quota import Classes, is_managed, is_mirrored, read_classes
 from drawbridge.agreement.operation_codes import QUOTA_MIRRORED, QUOTA_NOT_OWNED
 from drawbridge.dra.quantity import valid_quantity
 from drawbridge.dra.quota import DEVICES, REQUESTS
@@ -52,7 +52,7 @@ def is_ours(quota: WatchedQuota) -> bool:
     Policies of others can remove one of its marks.
     """
     is_noted = QUOTA_CLASSES_ANNOTATION in (quota.metadata.annotations or {})
-    return _has_name(quota) and (has_label(quota.metadata.labels) or is_noted)
+    return _has_name(quota) and (is_managed(quota.metadata.labels) or is_noted)
 
 
 def _has_name(quota: WatchedQuota) -> bool:
@@ -89,7 +89,7 @@ def list_keys(classes: Classes) -> AbstractSet[str]:
 
 
 def read_noted_classes(quota: WatchedQuota | None) -> Classes:
-    """Return the classes whose claims count for a name, as the last write noted them."""
+    """Return the classes whose claims count for a name, of a quota; none without one."""
     return read_classes(quota.metadata.annotations if quota else None)
 
 

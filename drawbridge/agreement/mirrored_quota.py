@@ -1,4 +1,4 @@
-"""What the mirrored ResourceQuota of a namespace says: for which names the claims of classes count.
+"""Reads the mirrored ResourceQuota of a namespace: which classes its claims count for, by name.
 
 The controller writes it, and admission tells users of the limits that it divides.
 """
@@ -18,14 +18,14 @@ Classes: TypeAlias = Mapping[str, AbstractSet[str]]  # by name
 MAX_CLASSES_TEXT: Final = 4096
 
 
-def has_label(labels: Mapping[str, str] | None) -> bool:
+def is_managed(labels: Mapping[str, str] | None) -> bool:
     """Tell whether labels say that Drawbridge manages an object."""
     return MANAGED_BY.items() <= (labels or {}).items()
 
 
 def is_mirrored(name: str, labels: Mapping[str, str] | None) -> bool:
     """Tell whether a ResourceQuota is labelled as that of Drawbridge."""
-    return name == MIRRORED_QUOTA and has_label(labels)
+    return name == MIRRORED_QUOTA and is_managed(labels)
 
 
 def read_classes(annotations: Mapping[str, str] | None) -> Classes:
