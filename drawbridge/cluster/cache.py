@@ -190,7 +190,7 @@ class Cache(Generic[T]):
 
     @property
     def undecodable(self) -> int:
-        """The number of objects that cannot be decoded, or are left out for want of memory."""
+        """The number of objects that are left out: undecodable, or their writers lack memory."""
         return self._index.undecodable
 
     @property
