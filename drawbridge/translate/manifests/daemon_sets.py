@@ -36,11 +36,11 @@ def report_mixed_nodes(owner: Value, mappings: Mappings, facts: Facts | None) ->
             elif name in offer.names:
                 left.append(offer)
         if serving and left:
-            drivers, plugins = (
+            served, others = (
                 count_noun(sum(each.nodes for each in offers), "node") for offers in (serving, left)
             )
             yield DAEMON_SET_ON_MIXED_NODES.at(
                 "spec.template",
-                f"{drivers} can serve claims for {name}, and {plugins} only their device plugin: "
-                "new pods there wait",
+                f"{served} can serve claims for {name}; new pods wait on {others} whose device "
+                "plugin still serves it",
             )

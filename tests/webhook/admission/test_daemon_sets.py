@@ -56,14 +56,14 @@ def build() -> AdmissionHarness:
 def test_a_daemon_set_is_told_how_many_nodes_serve_it() -> None:
     (message,) = messages(workload(), SERVED, WITH_PLUGIN)
     assert message == (
-        f"3 nodes can serve claims for {NAME}, and 2 nodes only their device plugin: new pods "
-        "there wait"
+        f"3 nodes can serve claims for {NAME}; new pods wait on 2 nodes whose device plugin "
+        "still serves it"
     )
 
 
 def test_new_pods_wait_on_dual_nodes_too() -> None:
     (message,) = messages(workload(), SERVED, WITH_PLUGIN, DUAL)
-    assert f"for {NAME}, and 3 nodes only" in message
+    assert "wait on 3 nodes whose" in message
 
 
 @pytest.mark.parametrize("offers", [(SERVED,), (WITH_PLUGIN,), (SERVED, NodeOffer())])
