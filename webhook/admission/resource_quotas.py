@@ -71,7 +71,8 @@ def check_quotas(
     mine = {
         name: {f"{each}{DEVICES}" for each in classes} & own_keys for name, classes in noted.items()
     }
-    return (*findings, *_find_uncounted(charges, classes_of, mine, others))
+    # Entries of the mirrored quota for several classes of a name divide one limit.
+    return (*dict.fromkeys(findings), *_find_uncounted(charges, classes_of, mine, others))
 
 
 def _read_noted(mirrored: ResourceQuota | None) -> Classes:

@@ -42,6 +42,16 @@ def test_a_limit_is_rounded_down_and_no_usage_is_negative(
     assert finding.message.endswith(expected)
 
 
+def test_a_limit_that_several_classes_divide_is_told_once() -> None:
+    noted: YamlValue = {QUOTA_CLASSES_ANNOTATION: f'{{"{NAME}":["gpu","nic"]}}'}
+    charges = {**CHARGE, f"nic{DEVICES}": 2}
+    hard: YamlValue = dict.fromkeys(charges, 1)
+    own = make_quota(MIRRORED_QUOTA, hard, labels=dict(MANAGED_BY), annotations=noted)
+    quotas = [make_quota("old", {f"requests.{NAME}": "1"}), own]
+    (finding,) = check_quotas(charges, {NAME: ["gpu", "nic"]}, quotas)
+    assert finding.message.startswith(f"ResourceQuota old: requests.{NAME}: ")
+
+
 def test_some_of_many_entries_are_named() -> None:
     names = [f"example.com/{number:02}" for number in range(20)]
     quotas = [make_quota("old", {f"requests.{each}": "1" for each in names}), mirror(names, 1)]
