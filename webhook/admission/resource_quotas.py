@@ -25,7 +25,7 @@ from drawbridge.dra.quantity import Quantity, find_quantity
 from drawbridge.dra.quota import CLAIMS, DEVICES, REQUESTS
 from drawbridge.dra.resource_quotas import QuotaLimit, ResourceQuota
 from drawbridge.finding import Finding
-from drawbridge.names import QUOTA_CLASSES_ANNOTATION
+from drawbridge.names import MIRRORED_QUOTA, QUOTA_CLASSES_ANNOTATION
 
 _RAISE: Final = "ask the administrator to raise the quota."
 # A tenant can write quotas, and what the mirrored one notes. A message names so many of them, and
@@ -183,5 +183,8 @@ def _report_uncounted(name: str, quotas: Sequence[str], missing: Sequence[str]) 
         f" {join_words(missing, 'and')} in its place"
     )
     entries = "this entry" if len(missing) == 1 else "these entries"
-    remedy = f"Ask the administrator to add {entries} to a ResourceQuota of the namespace."
+    remedy = (
+        f"In mode enforce, {MIRRORED_QUOTA} limits claims for a name that counts devices, within"
+        f" seconds. If it does not, ask the administrator to add {entries} to a ResourceQuota."
+    )
     return QUOTA_NOT_ON_CLAIMS.at("spec", message, remedy=remedy)
