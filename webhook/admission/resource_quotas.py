@@ -182,9 +182,6 @@ def _report_uncounted(name: str, quotas: Sequence[str], missing: Sequence[str]) 
         f"ResourceQuota {named}: {REQUESTS}{name} does not count claims, and no quota limits"
         f" {join_words(missing, 'and')} in its place"
     )
-    entries = "this entry" if len(missing) == 1 else "these entries"
-    remedy = (
-        f"In mode enforce, {MIRRORED_QUOTA} limits claims for a name that counts devices, within"
-        f" seconds. If it does not, ask the administrator to add {entries} to a ResourceQuota."
-    )
+    # Short enough for a warning beside a long name of a class.
+    remedy = f"In mode enforce, {MIRRORED_QUOTA} does; else ask for such a quota."
     return QUOTA_NOT_ON_CLAIMS.at("spec", message, remedy=remedy)

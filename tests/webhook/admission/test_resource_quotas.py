@@ -68,7 +68,7 @@ def test_some_of_many_quotas_are_named() -> None:
     assert finding.message.startswith(
         f"ResourceQuota q0, q1, q2 and 997 more quotas: requests.{NAME} "
     )
-    assert finding.remedy.endswith("ask the administrator to add this entry to a ResourceQuota.")
+    assert finding.remedy.endswith("else ask for such a quota.")
 
 
 def test_of_a_longer_annotation_than_quotas_keep_nothing_is_read() -> None:
