@@ -18,7 +18,7 @@ _SELECTOR: Final = ("spec", "template", "spec", "nodeSelector")
 
 
 def report_mixed_nodes(owner: Value, mappings: Mappings, facts: Facts | None) -> Iterator[Finding]:
-    """Report a DaemonSet whose claims some nodes serve, while others have only the plugin.
+    """Report a DaemonSet whose claims some nodes serve, while a plugin serves others still.
 
     Its pods are alike, and each is for one node. Facts tell nothing of labels, so all nodes count,
     also those that it does not select; but one for nodes that have moved says so.
