@@ -28,7 +28,6 @@ TERMINAL: Final = "/dev/tty"
 MOST_BYTES: Final = 1024 * 1024
 _GROUP: Final = "client.authentication.k8s.io"
 _VERSIONS: Final = (f"{_GROUP}/v1", f"{_GROUP}/v1beta1")
-_CHUNK: Final = 64 * 1024
 
 
 class PluginCredentials(NamedTuple):
@@ -134,65 +133,90 @@ def _has_terminal() -> bool:
     return True
 
 
+class _Output(asyncio.SubprocessProtocol):
+    """Collects what a program prints, until it has ended and nothing keeps its output open.
+
+    asyncio calls `pipe_data_received` and `process_exited`, and `connection_lost` after both ends.
+    """
+
+    def __init__(self) -> None:
+        self.bytes = bytearray()
+        self.exited = asyncio.Event()
+        self.complete = asyncio.Event()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:  # noqa: ARG002  # of asyncio
+        self.bytes += data
+        if len(self.bytes) > MOST_BYTES:
+            self.complete.set()
+
+    def process_exited(self) -> None:
+        self.exited.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # of asyncio
+        self.complete.set()
+
+
+class _Process(NamedTuple):
+    transport: asyncio.SubprocessTransport
+    output: _Output
+
+
 async def _start(
     *words: str, attended: bool, env: Mapping[str, str], stdin: int | None
-) -> asyncio.subprocess.Process:
+) -> _Process:
     """Start a program; a cancellation meanwhile ends it with what it has started."""
     starting = asyncio.ensure_future(
-        asyncio.create_subprocess_exec(
+        asyncio.get_running_loop().subprocess_exec(
+            _Output,
             *words,
             env=env,
             stdin=stdin,
             stdout=asyncio.subprocess.PIPE,
+            stderr=None,
             # A group of its own could not read from the terminal.
             process_group=None if attended else 0,
         )
     )
     try:
-        return await asyncio.shield(starting)
+        return _Process(*await asyncio.shield(starting))
     except asyncio.CancelledError:
         with contextlib.suppress(OSError, ValueError):
-            await _kill(await starting, attended=attended)
+            await _end(_Process(*await starting), attended=attended)
         raise
 
 
-async def _wait(process: asyncio.subprocess.Process, *, attended: bool) -> bytes:
+async def _wait(process: _Process, *, attended: bool) -> bytes:
     """Return the output of a plug-in. A person at the terminal may take any time to answer."""
     try:
         async with asyncio.timeout(None if attended else PLUGIN_SECONDS):
-            output = await _read_output(process)
-            code = await process.wait()
+            await process.output.complete.wait()
     except TimeoutError:
         raise AccessError(f"it returned no credentials within {PLUGIN_SECONDS:g} s") from None
     finally:
-        await _kill(process, attended=attended)
-    if code:
+        await _end(process, attended=attended)
+    if len(process.output.bytes) > MOST_BYTES:
+        raise AccessError(f"it returned more than {MOST_BYTES} bytes")
+    if code := process.transport.get_returncode():
         ended = f"ended with exit code {code}" if code > 0 else f"was ended by signal {-code}"
         raise AccessError(f"it {ended}")
-    return output
+    return bytes(process.output.bytes)
 
 
-async def _read_output(process: asyncio.subprocess.Process) -> bytes:
-    output = bytearray()
-    while process.stdout is not None and (read := await process.stdout.read(_CHUNK)):
-        output += read
-        if len(output) > MOST_BYTES:
-            raise AccessError(f"it returned more than {MOST_BYTES} bytes")
-    return bytes(output)
-
-
-async def _kill(process: asyncio.subprocess.Process, *, attended: bool) -> None:
+async def _end(process: _Process, *, attended: bool) -> None:
     """End a plug-in that has not ended, with the processes that it started."""
-    if process.returncode is not None:
-        return
-    with contextlib.suppress(ProcessLookupError):
-        if attended:
-            process.kill()
-        else:
-            os.killpg(process.pid, signal.SIGKILL)
-    # A process that it started can keep its output open.
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(process.wait(), KILL_SECONDS)
+    transport, output = process
+    try:
+        if transport.get_returncode() is None:
+            with contextlib.suppress(ProcessLookupError):
+                if attended:
+                    transport.kill()
+                else:
+                    os.killpg(transport.get_pid(), signal.SIGKILL)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(output.exited.wait(), KILL_SECONDS)
+    finally:
+        transport.close()  # a process that it started can keep its output open
+        await asyncio.sleep(0)  # the event loop closes its end of the pipe in the next step
 
 
 def _read_reply(plugin: ExecConfig, output: bytes) -> PluginCredentials:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pty
+import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -316,6 +317,21 @@ async def test_a_plug_in_that_hangs_ends_with_what_it_started(
     await ends(int(started.read_text()))
 
 
+async def test_output_that_stays_open_elsewhere_is_closed_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exec_plugin, "PLUGIN_SECONDS", 0.5)
+    monkeypatch.setattr(exec_plugin, "TERMINAL", "/none")
+    started = tmp_path / "started"
+    script(tmp_path / "login", f"setsid sh -c 'echo $$ > {started}; exec sleep 60' & wait")
+    before = list_descriptors()
+    try:
+        assert "it returned no credentials within 0.5 s" in await refusal(tmp_path, runs("./login"))
+        assert list_descriptors() == before
+    finally:
+        os.kill(int(started.read_text()), signal.SIGKILL)
+
+
 async def test_a_plug_in_ends_with_the_wait_for_it(tmp_path: Path) -> None:
     started = tmp_path / "started"
     script(tmp_path / "login", f"echo $$ > {started}.half; mv {started}.half {started}; sleep 60")
@@ -330,16 +346,17 @@ async def test_what_a_plug_in_starts_ends_if_it_is_cancelled_at_its_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exec_plugin, "TERMINAL", "/none")
-    started, create, seen = tmp_path / "started", asyncio.create_subprocess_exec, asyncio.Event()
+    loop, started, seen = asyncio.get_running_loop(), tmp_path / "started", asyncio.Event()
+    start = loop.subprocess_exec
 
-    async def create_slowly(*words: str, **options: Any) -> asyncio.subprocess.Process:  # noqa: ANN401  # asyncio's
-        process = await create(*words, **options)
+    async def start_slowly(*words: Any, **options: Any) -> Any:  # noqa: ANN401  # asyncio's
+        process = await start(*words, **options)
         await asyncio.to_thread(wait_until, started.exists)
         seen.set()
         await asyncio.sleep(0.1)
         return process
 
-    monkeypatch.setattr(asyncio, "create_subprocess_exec", create_slowly)
+    monkeypatch.setattr(loop, "subprocess_exec", start_slowly)
     does = f"sleep 60 & echo $! > {started}.half; mv {started}.half {started}; wait"
     script(tmp_path / "login", does)
     waiting = asyncio.create_task(authorization(tmp_path, runs("./login")))
@@ -350,8 +367,12 @@ async def test_what_a_plug_in_starts_ends_if_it_is_cancelled_at_its_start(
 
 
 async def test_a_reply_without_an_end_is_refused(tmp_path: Path) -> None:
-    said = await refusal(tmp_path, runs("head", args=["-c", "2000000", "/dev/zero"]))
+    said = await refusal(tmp_path, runs("cat", args=["/dev/zero"]))
     assert "it returned more than 1048576 bytes" in said
+
+
+def list_descriptors() -> set[Path]:
+    return set(Path("/proc/self/fd").iterdir())
 
 
 async def ends(number: int) -> None:
