@@ -11,12 +11,11 @@ from e2e.controlplane.client import ApiError
 from e2e.installed.installation import Installation, installed
 from e2e.installed.kubectl import CommandResult
 from e2e.runner import print_line
-from e2e.scenarios.objects import JSON, claim_spec, request
+from e2e.scenarios.objects import JSON, claim_spec, request, taint_rules_path
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
 
 GPU = "gpu.nvidia.com"
-RULES = "/apis/resource.k8s.io/v1beta2/devicetaintrules"
 # The nightly run and a release try more.
 ROUNDS, PODS = int(os.environ.get("DRAWBRIDGE_E2E_ROUNDS", "25")), 12
 KEYS, VALUES, EFFECTS = ("a", "b"), ("", "x", "y"), ("NoExecute", "NoExecute", "NoSchedule")
@@ -43,19 +42,23 @@ def a_taint_evicts_whom_the_simulation_names(stage: Stage) -> None:
     evicted = 0
     for number in range(ROUNDS):
         _fill(stage, drawn)
-        rule = _draw_rule(drawn, number, nodes)
+        rule = _draw_rule(drawn, number, nodes, stage.version)
         expected, told = _predict(stage, cluster, rule)
         evicted += len(expected)
-        stage.client.create(RULES, rule)
+        stage.client.create(taint_rules_path(stage.version), rule)
         try:
             stage.wait(f"{sorted(expected)} go", partial(_have_left, stage, expected))
             time.sleep(QUIET_SECONDS)
             assert _running(stage) == _all() - expected, (seed, rule, told)
         finally:
-            stage.client.delete(f"{RULES}/{rule['metadata']['name']}")
+            stage.client.delete(_path(stage, rule))
         stage.wait("the rule is gone", partial(_is_gone, stage, rule))
     print_line(f"      {ROUNDS} rules evicted {evicted} pods; seed {seed}")
     assert evicted, f"seed {seed}: no rule evicts"
+
+
+def _path(stage: Stage, rule: JSON) -> str:
+    return f"{taint_rules_path(stage.version)}/{rule['metadata']['name']}"
 
 
 def _draw_toleration(drawn: random.Random) -> JSON:
@@ -71,7 +74,7 @@ def _draw_toleration(drawn: random.Random) -> JSON:
     return toleration
 
 
-def _draw_rule(drawn: random.Random, number: int, nodes: list[str]) -> JSON:
+def _draw_rule(drawn: random.Random, number: int, nodes: list[str], version: str) -> JSON:
     taint = {
         "key": drawn.choice(KEYS),
         "value": drawn.choice(VALUES),
@@ -83,7 +86,7 @@ def _draw_rule(drawn: random.Random, number: int, nodes: list[str]) -> JSON:
     if drawn.random() < 0.4:
         selector["device"] = f"gpu-{drawn.randrange(8)}"
     return {
-        "apiVersion": "resource.k8s.io/v1beta2",
+        "apiVersion": "/".join(taint_rules_path(version).split("/")[2:4]),
         "kind": "DeviceTaintRule",
         "metadata": {"name": f"taint-{number}"},
         "spec": {"deviceSelector": selector, "taint": taint},
@@ -126,7 +129,7 @@ def _predict(
 
 def _is_gone(stage: Stage, rule: JSON) -> bool:
     try:
-        stage.client.get(f"{RULES}/{rule['metadata']['name']}")
+        stage.client.get(_path(stage, rule))
     except ApiError as problem:
         return problem.code == 404
     return False

@@ -1,13 +1,17 @@
 """Checks what a person is told about a workload, and what its pods have."""
 
 import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
+
+import yaml
 
 from e2e.installed.installation import (
     installed,
     wait_for_facts,
 )
-from e2e.installed.kubectl import CommandResult, Kubectl, run
+from e2e.installed.kubectl import WARNING, CommandResult, Kubectl, run
 from e2e.installed.launch import COMMANDS
 from e2e.scenarios.admission import (
     GPU,
@@ -25,6 +29,7 @@ from e2e.scenarios.workload_makers import Maker
 # Parts of kubectl's output that differ between two objects of one kind.
 RENAMED: Final = "the-other"
 ATTEMPTS: Final = 5
+DETAILS: Final = "details: "
 
 
 def enter(stage: Stage, *suffixes: str) -> Kubectl:
@@ -44,16 +49,28 @@ def told(ran: CommandResult, kind: str, count: int = 1) -> None:
         f"pods will be translated: {LEGACY}: {count} of container main -> "
         f"{count} {plural} of class {GPU} (claim drawbridge)"
     ), ran
-    assert last.startswith(f"details: kubectl get {kind}"), ran
+    assert last.startswith(f"{DETAILS}kubectl get {kind}"), ran
 
 
-def followed(kubectl: Kubectl, ran: CommandResult) -> str:
+def told_alike(applied: CommandResult, tried: CommandResult) -> None:
+    """Check that a dry run told the same, but for the command that shows all of it."""
+    told, before = (
+        [line for line in ran.err.splitlines() if not line.startswith(f"{WARNING}{DETAILS}")]
+        for ran in (applied, tried)
+    )
+    assert (applied.code, told) == (tried.code, before), f"{tried}{applied}"
+
+
+def followed(kubectl: Kubectl, ran: CommandResult, body: JSON) -> str:
     """Do what the last warning says, as a person would who wants to know all of it."""
-    words = ran.warnings[-1].removeprefix("details: ")
+    words = ran.warnings[-1].removeprefix(DETAILS)
     path = f"{kubectl.program.parent}{os.pathsep}{COMMANDS}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "KUBECONFIG": str(kubectl.access), "PATH": path}
-    done = run(["sh", "-c", words], (words,), environment=environment)
-    return done.check().out
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "object.yaml")
+        file.write_text(yaml.safe_dump(body), encoding="utf-8")
+        words = words.replace(" FILE ", f" {file} ")
+        return run(["sh", "-c", words], (words,), environment=environment).check().out
 
 
 def running(stage: Stage, app: str, pods: int, count: int = 1) -> list[JSON]:
