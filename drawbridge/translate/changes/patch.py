@@ -121,7 +121,6 @@ class Patch:
         self._original = pod
         # For each edit: the names of items above it, the undo steps, and the list whose items move.
         self._undo: list[tuple[_Names, list[Operation], str | None]] = []
-        self._opened: dict[Path, _Container] = {}  # until the value is removed or moved
         self._top = _Container(pod if isinstance(pod, (dict, list)) else {})
 
     @property
@@ -240,10 +239,9 @@ class Patch:
                 del held[f"{name}"]
             else:
                 held[f"{name}"] = value
-            if op != "add" and place.inner.pop(name, None) is not None:
-                self._opened.clear()
+            if op != "add":
+                place.inner.pop(name, None)
             if name == "name":  # perhaps of an opened item
-                self._opened.clear()
                 self._top.inner.clear()
                 place, _ = self._find_container(edit.path[:-1])
         else:
@@ -252,7 +250,6 @@ class Patch:
                 held.insert(int(name), value)
             else:
                 place.inner.clear()
-                self._opened.clear()
                 if op == "remove":
                     del held[int(name)]
                 else:
@@ -263,9 +260,6 @@ class Patch:
 
     def _find_container(self, path: Path) -> tuple[_Container, int]:
         """Return the deepest existing object or list on a path, and its depth."""
-        opened = self._opened.get(path)
-        if opened is not None:
-            return opened, len(path)
         place, depth = self._top, 0
         for token in path:
             inner = place.inner.get(token) or place.open(token)
@@ -273,7 +267,6 @@ class Patch:
                 return place, depth
             place = inner
             depth += 1
-        self._opened[path] = place
         return place, depth
 
 
