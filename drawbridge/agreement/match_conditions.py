@@ -24,11 +24,21 @@ from drawbridge.finding import Finding
 from drawbridge.names import (
     GUARD_WEBHOOK,
     JUDGE_CONFIGURATION,
+    ORIGINAL_ANNOTATION,
     POD_WEBHOOK,
+    TEMPLATE_PREFIX,
     TRANSLATE_LABEL,
     WEBHOOK_CONFIGURATION,
 )
-from drawbridge.translate.interest import CONTAINERS, RESOURCES, Interest, derive_interest
+from drawbridge.pod_groups import FIELDS, LABELS
+from drawbridge.translate.interest import (
+    CONTAINERS,
+    PREFIXES,
+    RESOURCES,
+    Interest,
+    derive_interest,
+)
+from drawbridge.translate.legacy.pod_view import KOORDINATOR_PROPOSAL, NATIVE
 
 API_VERSION: Final = "admissionregistration.k8s.io/v1"
 KIND: Final = "MutatingWebhookConfiguration"
@@ -83,29 +93,25 @@ def derive_widest_conditions() -> Mapping[str, str]:
 
 def build_conditions(interest: Interest) -> MatchConditions:
     """Return the CEL expression of each condition, by webhook and condition name."""
-    requests = " ||\n".join([*_check_containers(interest), *_check_keys(interest)])
+    requests = " ||\n".join([*_check_containers(), *_check_keys(interest)])
     # The checks for translated pods come first: the API server reinvokes the webhook for a pod that
     # was just translated.
-    checks = [*_check_scheduler(interest), _check_translated(interest), requests]
+    checks = [*(_check_scheduler() if interest.bridge else ()), _check_translated(), requests]
     every = " ||\n".join(checks)
-    guarded = f"{requests} ||\n{_check_lost(interest)}"
+    guarded = f"{requests} ||\n{_check_lost()}"
     return {POD_WEBHOOK: {CONDITION_NAME: every}, GUARD_WEBHOOK: {CONDITION_NAME: guarded}}
 
 
-def _check_containers(interest: Interest) -> list[str]:
-    test = _check_resources(interest)
+def _check_containers() -> list[str]:
+    starts = " || ".join(f"k.startsWith({_quote(each)})" for each in KOORDINATOR_PROPOSAL)
+    device = f"k.contains('/') && (!k.contains({_quote(NATIVE)}) || {starts})"
+    checks = [_exists(f"c.resources.{part}", "k", device) for part in RESOURCES]
+    test = f"has(c.resources) && ({' || '.join(checks)})"
     return [_exists(f"object.spec.{part}", "c", test) for part in CONTAINERS]
 
 
-def _check_resources(interest: Interest) -> str:
-    starts = " || ".join(f"k.startsWith({_quote(each)})" for each in interest.devices)
-    device = f"k.contains('/') && (!k.contains({_quote(interest.native)}) || {starts})"
-    checks = [_exists(f"c.resources.{part}", "k", device) for part in RESOURCES]
-    return f"has(c.resources) && ({' || '.join(checks)})"
-
-
 def _check_keys(interest: Interest) -> list[str]:
-    prefixed = " || ".join(f"k.startsWith({_quote(each)})" for each in interest.prefixes)
+    prefixed = " || ".join(f"k.startsWith({_quote(each)})" for each in PREFIXES)
     names = ", ".join(map(_quote, interest.annotations))
     return [
         _exists("object.metadata.annotations", "k", f"k in [{names}] || {prefixed}"),
@@ -113,36 +119,33 @@ def _check_keys(interest: Interest) -> list[str]:
     ]
 
 
-def _check_scheduler(interest: Interest) -> Iterator[str]:
+def _check_scheduler() -> Iterator[str]:
     """Match pods that may need another scheduler: with claims, or members of a group."""
-    if interest.claims:
-        yield _exists("object.spec.resourceClaims", "c", "true")
-    for field in interest.group_fields:
+    yield _exists("object.spec.resourceClaims", "c", "true")
+    for field in FIELDS:
         yield _exists(f"object.spec.{field}", "k", "true")
-    if interest.group_labels:
-        names = ", ".join(map(_quote, interest.group_labels))
-        yield _exists("object.metadata.labels", "k", f"k in [{names}]")
+    yield _exists("object.metadata.labels", "k", f"k in [{', '.join(map(_quote, LABELS))}]")
 
 
-def _check_translated(interest: Interest) -> str:
+def _check_translated() -> str:
     """Match pods that are marked as translated, no matter who wrote the mark."""
     name = "c.resourceClaimTemplateName"
-    owned = f"has({name}) && {name}.startsWith({_quote(interest.templates)})"
-    return f"{_check_mark(interest)} ||\n{_exists('object.spec.resourceClaims', 'c', owned)}"
+    owned = f"has({name}) && {name}.startsWith({_quote(TEMPLATE_PREFIX)})"
+    return f"{_check_mark()} ||\n{_exists('object.spec.resourceClaims', 'c', owned)}"
 
 
-def _check_lost(interest: Interest) -> str:
+def _check_lost() -> str:
     """Match pods that are marked as translated although no container has a claim.
 
     An API server without DynamicResourceAllocation removes all claims after the mutating webhooks.
     """
     has_claim = f"has(c.resources) && {_exists('c.resources.claims', 'r', 'true')}"
     with_claims = (_exists(f"object.spec.{part}", "c", has_claim) for part in CONTAINERS)
-    return f"({_check_mark(interest)} && !({' || '.join(with_claims)}))"
+    return f"({_check_mark()} && !({' || '.join(with_claims)}))"
 
 
-def _check_mark(interest: Interest) -> str:
-    return _exists("object.metadata.annotations", "k", f"k == {_quote(interest.mark)}")
+def _check_mark() -> str:
+    return _exists("object.metadata.annotations", "k", f"k == {_quote(ORIGINAL_ANNOTATION)}")
 
 
 def _exists(path: str, variable: str, test: str) -> str:

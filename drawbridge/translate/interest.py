@@ -5,6 +5,7 @@ so the selection is coarse but never too narrow: it covers every pod that would 
 """
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Final
 
 import msgspec
@@ -15,27 +16,19 @@ from drawbridge.names import ORIGINAL_ANNOTATION, TEMPLATE_PREFIX
 from drawbridge.pod_groups import FIELDS, LABELS
 from drawbridge.translate.legacy.codes import NETWORK_UNKNOWN
 from drawbridge.translate.legacy.dialects import sriov
-from drawbridge.translate.legacy.pod_view import KOORDINATOR_PROPOSAL, NATIVE
+from drawbridge.translate.legacy.pod_view import KOORDINATOR_PROPOSAL, is_native
 from drawbridge.translate.legacy.read import DIALECTS
 
 # The reverse order, in which clusters have the match conditions already.
 _KEYS: Final = tuple(key for dialect in reversed(DIALECTS) for key in dialect.STANDALONE_KEYS)
-_PREFIXES: Final = tuple(key for key in _KEYS if key.endswith(("/", ".")))
+PREFIXES: Final = tuple(key for key in _KEYS if key.endswith(("/", ".")))
 
 
 class Interest(msgspec.Struct, frozen=True):
-    """The keys that select a pod; any one of them is enough."""
+    """What of the configuration decides which pods are selected; the rest is constant."""
 
-    # Any resource with a domain outside kubernetes.io, or with one of these prefixes.
-    native: str = NATIVE
-    devices: tuple[str, ...] = KOORDINATOR_PROPOSAL
-    annotations: tuple[str, ...] = ()
-    prefixes: tuple[str, ...] = _PREFIXES  # prefixes of annotations and labels
-    templates: str = TEMPLATE_PREFIX  # prefix of the templates that the pod refers to
-    mark: str = ORIGINAL_ANNOTATION  # the annotation of a translated pod
-    claims: bool = False  # whether any claim of a pod selects it
-    group_fields: tuple[str, ...] = ()  # fields of the spec that name a group
-    group_labels: tuple[str, ...] = ()
+    annotations: tuple[str, ...]
+    bridge: bool  # whether claims and groups select a pod, whatever it requests
 
 
 def derive_interest(configuration: Configuration) -> Interest:
@@ -47,15 +40,13 @@ def derive_interest(configuration: Configuration) -> Interest:
     """
     silent = str(configuration.findings.get(NETWORK_UNKNOWN.name, "")) == Policy.OFF  # type: ignore[call-overload]  # keys are strings of one form
     unread = sriov.STANDALONE_KEYS if silent and not configuration.legacy.networks else ()
-    annotations = tuple(key for key in _KEYS if key not in (*_PREFIXES, *unread))
-    if configuration.placement is not Placement.BRIDGE:
-        return Interest(annotations=annotations)
-    return Interest(annotations=annotations, claims=True, group_fields=FIELDS, group_labels=LABELS)
+    annotations = tuple(key for key in _KEYS if key not in (*PREFIXES, *unread))
+    return Interest(annotations, configuration.placement is Placement.BRIDGE)
 
 
-def may_be_device(name: str, interest: Interest) -> bool:
-    """Whether a resource name may be a device."""
-    return "/" in name and (interest.native not in name or name.startswith(interest.devices))
+def _may_be_device(name: str) -> bool:
+    """Whether a resource has a domain, and one outside of kubernetes.io or a name of devices."""
+    return "/" in name and (not is_native(name) or name.startswith(KOORDINATOR_PROPOSAL))
 
 
 def covers(pod: Value, interest: Interest) -> bool:
@@ -67,30 +58,26 @@ def covers(pod: Value, interest: Interest) -> bool:
         as_mapping(metadata.get("labels")),
     )
     return (
-        any(
-            _requests_device(container, interest)
-            for part in CONTAINERS
-            for container in as_list(spec.get(part))
-        )
-        or any(
-            key in interest.annotations or key.startswith(interest.prefixes) for key in annotations
-        )
-        or any(key.startswith(interest.prefixes) for key in labels)
-        or is_marked(pod, interest)
-        or (interest.claims and bool(as_list(spec.get("resourceClaims"))))
-        or any(as_mapping(spec.get(field)) for field in interest.group_fields)
-        or any(key in interest.group_labels for key in labels)
+        any(map(_requests_device, chain.from_iterable(as_list(spec.get(p)) for p in CONTAINERS)))
+        or any(key in interest.annotations or key.startswith(PREFIXES) for key in annotations)
+        or any(key.startswith(PREFIXES) for key in labels)
+        or _is_marked(spec, annotations)
+        or (interest.bridge and _may_move(spec, labels))
     )
 
 
-def is_marked(pod: Value, interest: Interest) -> bool:
+def _may_move(spec: Mapping[str, Value], labels: Mapping[str, Value]) -> bool:
+    """Whether a pod has claims or is a member of a group, so that it may need our scheduler."""
+    is_member = any(as_mapping(spec.get(field)) for field in FIELDS) or any(
+        key in LABELS for key in labels
+    )
+    return bool(as_list(spec.get("resourceClaims"))) or is_member
+
+
+def _is_marked(spec: Mapping[str, Value], annotations: Mapping[str, Value]) -> bool:
     """Whether a pod has the marks of a translated pod; anybody may have set them."""
-    fields = as_mapping(pod)
-    spec, metadata = as_mapping(fields.get("spec")), as_mapping(fields.get("metadata"))
-    return interest.mark in as_mapping(metadata.get("annotations")) or any(
-        str(as_mapping(reference).get("resourceClaimTemplateName", "")).startswith(
-            interest.templates
-        )
+    return ORIGINAL_ANNOTATION in annotations or any(
+        str(as_mapping(reference).get("resourceClaimTemplateName", "")).startswith(TEMPLATE_PREFIX)
         for reference in as_list(spec.get("resourceClaims"))
     )
 
@@ -99,10 +86,8 @@ CONTAINERS: Final = ("containers", "initContainers")
 RESOURCES: Final = ("limits", "requests")
 
 
-def _requests_device(container: Value, interest: Interest) -> bool:
+def _requests_device(container: Value) -> bool:
     resources: Mapping[str, Value] = as_mapping(as_mapping(container).get("resources"))
     return any(
-        may_be_device(name, interest)
-        for part in RESOURCES
-        for name in as_mapping(resources.get(part))
+        _may_be_device(name) for part in RESOURCES for name in as_mapping(resources.get(part))
     )
