@@ -12,6 +12,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
+from msgspec.structs import replace
 
 from drawbridge.documents.values import Value
 from drawbridge.dra.rules import Distinct, Joint, Near, Rules, RuleStrategy, read_weights
@@ -96,31 +97,16 @@ class _ClaimBuilder:
 
     def add(self, part: ClaimPart) -> None:
         offset = len(self.requests)
+        part = _renumber(part, {number: number + offset for number in range(len(part.requests))})
         self.requests += part.requests
         self.devices += sum(each.devices for each in part.requests)
-        self.constraints += [_shift_constraint(each, offset) for each in part.constraints]
-        self.distinct_rules += [_shift_constraint(each, offset) for each in part.distinct_rules]
-        self.configs += [
-            msgspec.structs.replace(config, request=config.request + offset)
-            for config in part.configs
-        ]
-        self.proximity_rules += [_shift(each, offset) for each in part.proximity_rules]
+        self.constraints += part.constraints
+        self.distinct_rules += part.distinct_rules
+        self.configs += part.configs
+        self.proximity_rules += part.proximity_rules
         self.preferences |= dict.fromkeys(part.preferences)
         if part.separation_key:
             self.separation_keys.add(part.separation_key)
-
-
-def _shift_constraint(constraint: RequestConstraint, offset: int) -> RequestConstraint:
-    requests = tuple(n + offset for n in constraint.requests)
-    return msgspec.structs.replace(constraint, requests=requests)
-
-
-def _shift(rule: ProximityRule, offset: int) -> ProximityRule:
-    return msgspec.structs.replace(
-        rule,
-        requests=tuple(n + offset for n in rule.requests),
-        others=tuple(n + offset for n in rule.others),
-    )
 
 
 def assemble_claims(results: Sequence[TargetResult]) -> tuple[ComposedClaim, ...]:
@@ -199,33 +185,37 @@ def _find_bound(part: ClaimPart) -> Iterable[Sequence[int]]:
 
 def _take_requests(part: ClaimPart, numbers: Sequence[int]) -> ClaimPart:
     """Return some requests of a part with all that is about them."""
-    place = {number: index for index, number in enumerate(numbers)}
+    taken = _renumber(part, {number: index for index, number in enumerate(numbers)})
+    return replace(taken, requests=tuple(part.requests[number] for number in numbers))
 
-    def take_constraints(several: Iterable[RequestConstraint]) -> tuple[RequestConstraint, ...]:
+
+def _renumber(part: ClaimPart, places: Mapping[int, int]) -> ClaimPart:
+    """Return a part with other indices of its requests, and without what is about others."""
+
+    def renumber(constraints: Iterable[RequestConstraint]) -> tuple[RequestConstraint, ...]:
         return tuple(
-            msgspec.structs.replace(each, requests=tuple(place[n] for n in each.requests))
-            for each in several
-            if place.keys() >= set(each.requests)
+            replace(each, requests=tuple(places[n] for n in each.requests))
+            for each in constraints
+            if places.keys() >= set(each.requests)
         )
 
-    return msgspec.structs.replace(
+    return replace(
         part,
-        requests=tuple(part.requests[number] for number in numbers),
-        constraints=take_constraints(part.constraints),
-        distinct_rules=take_constraints(part.distinct_rules),
+        constraints=renumber(part.constraints),
+        distinct_rules=renumber(part.distinct_rules),
         configs=tuple(
-            msgspec.structs.replace(each, request=place[each.request])
+            replace(each, request=places[each.request])
             for each in part.configs
-            if each.request in place
+            if each.request in places
         ),
         proximity_rules=tuple(
-            msgspec.structs.replace(
+            replace(
                 each,
-                requests=tuple(place[n] for n in each.requests),
-                others=tuple(place[n] for n in each.others),
+                requests=tuple(places[n] for n in each.requests),
+                others=tuple(places[n] for n in each.others),
             )
             for each in part.proximity_rules
-            if place.keys() >= {*each.requests, *each.others}
+            if places.keys() >= {*each.requests, *each.others}
         ),
     )
 
