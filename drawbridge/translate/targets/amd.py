@@ -15,15 +15,15 @@ from drawbridge.translate.targets.vocabulary import (
 
 def vocabulary(domain: str) -> DriverVocabulary:
     """Return what the driver publishes, in its own domain."""
-    full = {
-        "product": f"{domain}/productName",
-        "architecture": f"{domain}/family",
-        "driver_version": f"{domain}/driverVersion",
-        "profile": f"{domain}/partitionProfile",
-        "parent": f"{domain}/deviceID",
-        "memory": f"{domain}/memory",
+    names = {
+        "product": "productName",
+        "architecture": "family",
+        "driver_version": "driverVersion",
+        "profile": "partitionProfile",
+        "parent": "deviceID",
+        "memory": "memory",
     }
-    return make_vocabulary(full, usual=frozenset(full.values()))
+    return make_vocabulary(domain, names, usual=names)
 
 
 def plan_device(ask: Ask, target: DriverTarget) -> DevicePlan:

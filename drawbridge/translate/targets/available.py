@@ -44,9 +44,7 @@ MODULES: Final[Mapping[str, FamilyModule]] = {
 # Their modules read `sharing`, for clusters without devices.
 _SHARING_WITHOUT_FACTS: Final = frozenset({"nvidia"})
 _VOCABULARIES: Final[Mapping[str, DriverVocabulary]] = {
-    name: msgspec.structs.replace(
-        module.vocabulary(BY_SHORT_NAME[name].driver), domain=BY_SHORT_NAME[name].driver
-    )
+    name: module.vocabulary(BY_SHORT_NAME[name].driver)
     for name, module in MODULES.items()
     if name in BY_SHORT_NAME
 }
@@ -178,13 +176,12 @@ def _configured(target: Target, facts: Facts | None, configuration: Configuratio
     family = find_family(target)
     if family is None:
         return _declared(target, facts, configuration, target.sharing)
-    vocabulary = MODULES[family.short_name].vocabulary(target.driver)
     return DriverTarget(
         family.driver,
         f"{target.driver}",
         f"{target.class_}",
         target.sharing,
-        msgspec.structs.replace(vocabulary, domain=f"{target.driver}"),
+        MODULES[family.short_name].vocabulary(f"{target.driver}"),
         facts,
         partitions=_list_partitions(f"{target.driver}", configuration),
     )
@@ -243,7 +240,7 @@ def _declared(
         f"{target.driver}",
         f"{target.class_}",
         sharing,
-        msgspec.structs.replace(vocabulary, domain=f"{target.driver}"),
+        vocabulary,
         facts,
         find_vendor(target),
         _list_partitions(f"{target.driver}", configuration),

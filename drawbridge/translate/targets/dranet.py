@@ -10,19 +10,18 @@ from drawbridge.translate.targets.vocabulary import (
     NotExpressibleError,
     attribute_access,
     guard_attribute,
+    make_vocabulary,
 )
 
 
 def vocabulary(domain: str) -> DriverVocabulary:
     """Return what the driver publishes, in its own domain."""
     rdma, virtual = f"{domain}/rdma", f"{domain}/virtual"
-    return DriverVocabulary(
-        product=f"{domain}/pciDevice",
-        nics={
-            NicKind.RDMA: guard_attribute(rdma, "bool", f"{attribute_access(rdma)} == true"),
-            NicKind.PF: guard_attribute(virtual, "bool", f"{attribute_access(virtual)} == false"),
-        },
-    )
+    nics_by_kind = {
+        NicKind.RDMA: guard_attribute(rdma, "bool", f"{attribute_access(rdma)} == true"),
+        NicKind.PF: guard_attribute(virtual, "bool", f"{attribute_access(virtual)} == false"),
+    }
+    return make_vocabulary(domain, {"product": "pciDevice"}, nics=nics_by_kind)
 
 
 def plan_device(ask: Ask, target: DriverTarget) -> DevicePlan:

@@ -29,6 +29,7 @@ from drawbridge.translate.targets.vocabulary import (
     NotExpressibleError,
     format_bytes,
     make_vocabulary,
+    qualify,
 )
 
 # Keys of the configuration, and the vocabulary fields that hold their values.
@@ -58,11 +59,7 @@ def vocabulary(
     names = {
         field: attributes[word] for word, field in _ATTRIBUTES.items() if word in attributes
     } | {word: capacities[word] for word in _CAPACITIES if word in capacities}
-    return make_vocabulary(_qualify(names, domain), amounts=_qualify(amounts, domain))
-
-
-def _qualify(names: Mapping[str, str], domain: str) -> dict[str, str]:
-    return {word: name if "/" in name else f"{domain}/{name}" for word, name in names.items()}
+    return make_vocabulary(domain, names, amounts=qualify(amounts, domain))
 
 
 def plan_device(ask: Ask, target: DriverTarget) -> DevicePlan:

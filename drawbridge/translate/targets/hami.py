@@ -33,14 +33,14 @@ WHOLE = 100
 
 def vocabulary(domain: str) -> DriverVocabulary:
     """Return what the driver publishes, in its own domain."""
-    full = {
-        "product": f"{domain}/productName",
-        "architecture": f"{domain}/architecture",
-        "uuid": f"{domain}/uuid",
-        "memory": f"{domain}/{MEMORY}",
-        "cores": f"{domain}/{CORES}",
+    names = {
+        "product": "productName",
+        "architecture": "architecture",
+        "uuid": "uuid",
+        "memory": MEMORY,
+        "cores": CORES,
     }
-    return make_vocabulary(full, usual=frozenset(full.values()))
+    return make_vocabulary(domain, names, usual=names)
 
 
 def plan_device(ask: Ask, target: DriverTarget) -> DevicePlan:

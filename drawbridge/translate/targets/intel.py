@@ -13,13 +13,8 @@ VFIO = "gpu-vfio.intel.com"
 
 def vocabulary(domain: str) -> DriverVocabulary:
     """Return what the driver publishes, in its own domain."""
-    full = {
-        "product": f"{domain}/model",
-        "architecture": f"{domain}/family",
-        "kernel": f"{domain}/driver",
-        "memory": f"{domain}/memory",
-    }
-    return make_vocabulary(full, usual=frozenset({full["kernel"]}))
+    names = {"product": "model", "architecture": "family", "kernel": "driver", "memory": "memory"}
+    return make_vocabulary(domain, names, usual=("kernel",))
 
 
 def plan_device(ask: Ask, target: DriverTarget) -> DevicePlan:

@@ -53,8 +53,7 @@ def vocabulary(domain: str) -> DriverVocabulary:
         "profile": "profile",
         "parent": "parentUUID",
     }
-    full = {word: f"{domain}/{name}" for word, name in names.items()}
-    return make_vocabulary(full, usual=frozenset(full[word] for word in _USUAL))
+    return make_vocabulary(domain, names, usual=_USUAL)
 
 
 def plan_device(ask: Ask, target: DriverTarget) -> DevicePlan:

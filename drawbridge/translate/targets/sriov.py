@@ -14,6 +14,7 @@ from drawbridge.translate.targets.vocabulary import (
     NotExpressibleError,
     attribute_access,
     guard_attribute,
+    make_vocabulary,
 )
 
 API_VERSION = "sriovnetwork.k8snetworkplumbingwg.io/v1alpha1"
@@ -22,15 +23,16 @@ API_VERSION = "sriovnetwork.k8snetworkplumbingwg.io/v1alpha1"
 def vocabulary(domain: str) -> DriverVocabulary:
     """Return what the driver publishes, in its own domain and the device plugin's."""
     read, rdma = f'device.attributes["{domain}"]', f"{domain}/rdmaCapable"
-    return DriverVocabulary(
-        parent=f"{domain}/pfPciAddress",
-        resource=f"{domain}/resourceName",
-        resource_full="k8s.cni.cncf.io/resourceName",
-        nics={
-            NicKind.RDMA: guard_attribute(rdma, "bool", f"{attribute_access(rdma)} == true"),
-            NicKind.VF: f'"vfID" in {read}',
-        },
-    )
+    names = {
+        "parent": "pfPciAddress",
+        "resource": "resourceName",
+        "resource_full": "k8s.cni.cncf.io/resourceName",
+    }
+    nics_by_kind = {
+        NicKind.RDMA: guard_attribute(rdma, "bool", f"{attribute_access(rdma)} == true"),
+        NicKind.VF: f'"vfID" in {read}',
+    }
+    return make_vocabulary(domain, names, nics=nics_by_kind)
 
 
 def plan_device(ask: Ask, target: DriverTarget) -> DevicePlan:

@@ -103,9 +103,18 @@ class Expression(msgspec.Struct, frozen=True):
     types: Mapping[str, str] = {}
 
 
-def make_vocabulary(names: Mapping[str, str], **more: object) -> DriverVocabulary:
-    """Make a vocabulary from full names by field."""
-    return msgspec.structs.replace(DriverVocabulary(), **names, **more)
+def make_vocabulary(
+    domain: str, names: Mapping[str, str], usual: Iterable[str] = (), **more: object
+) -> DriverVocabulary:
+    """Make a vocabulary from names by field, of which each device usually has some."""
+    full = qualify(names, domain)
+    own: Mapping[str, object] = {"domain": f"{domain}", "usual": frozenset(map(full.get, usual))}
+    return replace(DriverVocabulary(), **full, **own, **more)
+
+
+def qualify(names: Mapping[str, str], domain: str) -> dict[str, str]:
+    """Return the full names; those without a domain belong to that of the driver."""
+    return {word: name if "/" in name else f"{domain}/{name}" for word, name in names.items()}
 
 
 def quote(text: str) -> str:
