@@ -25,10 +25,9 @@ from drawbridge.translate.context import Translation, TranslationContext
 from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.manifests import argo, gitops, quotas, ray, trainer
 from drawbridge.translate.manifests.codes import CLAIMS_REFUSED, OPTED_OUT, REQUEST_NOT_IN_POD
-from drawbridge.translate.manifests.counters import report_counters
 from drawbridge.translate.manifests.custom_fields import raise_refused, report_dropped
 from drawbridge.translate.manifests.daemon_sets import report_mixed_nodes
-from drawbridge.translate.manifests.named_elsewhere import report_named
+from drawbridge.translate.manifests.named_elsewhere import report_counters, report_named
 from drawbridge.translate.manifests.readable_names import rename_templates
 from drawbridge.translate.manifests.workloads import (
     Place,
