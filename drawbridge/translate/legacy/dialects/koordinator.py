@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Final
 
+from msgspec.structs import replace
+
 from drawbridge.config.model import Legacy
 from drawbridge.containers import most_at_once
 from drawbridge.finding import Finding
@@ -115,7 +117,7 @@ def read(pod: PodView, legacy: Legacy) -> PodRequests:
                 "Koordinator has already allocated the devices of the pod",
             )
         )
-        _keep_sources(builder, sums.values())
+        builder.keep_resources(each for one in sums.values() for each in one.sources)
         return builder.build()
     pod_hints = hints.read_hints(builder, {name: one.amount for name, one in sums.items()})
     gpus = {name: sums[name] for name in _GPU_NAMES if name in sums}
@@ -158,19 +160,13 @@ def _sum_resources(builder: RequestBuilder) -> _PodResources:
     return sums
 
 
-def _keep_sources(builder: RequestBuilder, sums: Iterable[_PodResource]) -> None:
-    builder.source_fields += [
-        t for one in sums for r in one.sources for t in r.source_fields(removed=False)
-    ]
-
-
 def _read_gpus(
     builder: RequestBuilder, sums: _PodResources, pod_hints: hints.AllocationHints, legacy: Legacy
 ) -> None:
     problems = _check(sums)
     if problems:
         builder.findings += problems
-        _keep_sources(builder, sums.values())
+        builder.keep_resources(each for one in sums.values() for each in one.sources)
         return
     ask = _read_vendor_devices(builder, sums) or _read_shares(builder.pod, sums)
     ask = hints.apply_hints(builder, ask, "gpu", pod_hints, legacy)
@@ -214,7 +210,7 @@ def _check(sums: _PodResources) -> list[Finding]:
         problem
         for name in (_GPU, _CORE, _RATIO)
         if name in sums
-        for problem in check_whole_devices(sums[name])
+        for problem in _check_whole_devices(sums[name])
     ]
 
 
@@ -242,7 +238,7 @@ def _check_shares(sums: _PodResources, shared: int) -> list[Finding]:
     return problems
 
 
-def check_whole_devices(total: _PodResource) -> list[Finding]:
+def _check_whole_devices(total: _PodResource) -> list[Finding]:
     """Check that an amount above 100 is a number of whole devices."""
     if total.amount <= 100 or total.amount % 100 == 0:
         return []
@@ -267,21 +263,9 @@ def _read_vendor_devices(builder: RequestBuilder, sums: _PodResources) -> Ask | 
         if kind is Kind.OTHER:
             _warn_no_driver(builder, sums[name])
         first = sums[name].sources[0]
-        builder.read_count(with_amount(first, sums[name].amount))
+        builder.read_count(replace(first, amount=sums[name].amount))
         return Ask(kind=kind, row="vendor", vendor=vendor, count=sums[name].amount)
     return None
-
-
-def with_amount(resource: DeviceResource, amount: int) -> DeviceResource:
-    """Return the resource with another amount."""
-    return DeviceResource(
-        resource.name,
-        resource.original_name,
-        amount,
-        resource.amount_text,
-        resource.container,
-        resource.entries,
-    )
 
 
 def _warn_no_driver(builder: RequestBuilder, total: _PodResource) -> None:
@@ -333,11 +317,11 @@ def _read_rdma(
         _read_all_rdma(builder, rdma, pod_hints, legacy, virtual=hint.uses_vfs)
         return
     if strategy == "RequestsAsCount":
-        builder.read_count(with_amount(rdma.sources[0], rdma.amount), MAX_NICS)
+        builder.read_count(replace(rdma.sources[0], amount=rdma.amount), MAX_NICS)
         ask = _count_nics(rdma.amount, hint)
-    elif problems := check_whole_devices(rdma):
+    elif problems := _check_whole_devices(rdma):
         builder.findings += problems
-        _keep_sources(builder, (rdma,))
+        builder.keep_resources(rdma.sources)
         return
     else:
         ask = _divide_nics(rdma.amount, hint)
@@ -377,7 +361,7 @@ def _read_all_rdma(
     if rdma.amount > 100:
         why = "exceeds 100, the amount of each device with allocateStrategy ApplyForAll"
         builder.findings.append(rdma.reject(why, 'Write "100" to get all devices exclusively.'))
-        _keep_sources(builder, (rdma,))
+        builder.keep_resources(rdma.sources)
         return
     gpus = tuple(ask.name for ask in builder.asks)
     if builder.pod.spec.get("hostNetwork") is True and gpus and not virtual and rdma.amount < 100:
@@ -405,10 +389,10 @@ def _drop_host_network_request(
 
 
 def _read_fpga(builder: RequestBuilder, fpga: _PodResource) -> None:
-    problems = check_whole_devices(fpga)
+    problems = _check_whole_devices(fpga)
     builder.findings += problems
     if problems:
-        _keep_sources(builder, (fpga,))
+        builder.keep_resources(fpga.sources)
         return
     _warn_no_driver(builder, fpga)
     share = DeviceShare(per_mille=fpga.amount * 10) if fpga.amount < 100 else None
