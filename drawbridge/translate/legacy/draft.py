@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from drawbridge.documents.paths import Path
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.asks import (
     NO_REQUESTS,
@@ -21,7 +22,7 @@ from drawbridge.translate.legacy.codes import (
     SCHEDULER_KEPT,
     SCHEDULER_LEFT,
 )
-from drawbridge.translate.legacy.pod_view import DeviceResource, PodView
+from drawbridge.translate.legacy.pod_view import ANNOTATIONS, LABELS, DeviceResource, PodView
 
 # No machine has more. Larger counts are usually percentages or megabytes.
 MAX_DEVICES = 16
@@ -109,20 +110,18 @@ class RequestBuilder:
 
     def add_annotations(self, keys: Iterable[str], *, removed: bool = True) -> None:
         """Add those annotations that the pod has as source fields of every ask so far."""
-        names = tuple(ask.name for ask in self.asks)
-        self.source_fields += [
-            self.pod.annotation_field(key, removed=removed, asks=names)
-            for key in keys
-            if key in self.pod.annotations
-        ]
+        self._add_metadata(
+            ANNOTATIONS, (k for k in keys if k in self.pod.annotations), removed=removed
+        )
 
     def add_labels(self, keys: Iterable[str], *, removed: bool = True) -> None:
         """Add those labels that the pod has as source fields of every ask so far."""
+        self._add_metadata(LABELS, (k for k in keys if k in self.pod.labels), removed=removed)
+
+    def _add_metadata(self, path: Path, keys: Iterable[str], *, removed: bool) -> None:
         names = tuple(ask.name for ask in self.asks)
         self.source_fields += [
-            self.pod.label_field(key, removed=removed, asks=names)
-            for key in keys
-            if key in self.pod.labels
+            self.pod.metadata_field(path, key, removed=removed, asks=names) for key in keys
         ]
 
     def handle_scheduler(self, name: str, *, kept: bool = False) -> None:

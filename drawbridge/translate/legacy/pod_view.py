@@ -40,8 +40,8 @@ READS: Final = frozenset(
         "spec.schedulerName",
     }
 )
-_ANNOTATIONS: Path = ("metadata", "annotations")
-_LABELS: Path = ("metadata", "labels")
+ANNOTATIONS: Path = ("metadata", "annotations")
+LABELS: Path = ("metadata", "labels")
 _REJECTED: Final = frozenset({AMOUNT_REFUSED.name, AMOUNTS_DISAGREE.name})
 _MAX_SHOWN = 80  # characters of a value in a message
 _INT64_DIGITS = 19  # shorter numbers are below 2**63
@@ -115,21 +115,12 @@ class PodView(msgspec.Struct, frozen=True):
         name = self.spec.get("schedulerName")
         return name if isinstance(name, str) and name != "default-scheduler" else ""
 
-    def annotation_field(
-        self, key: str, *, removed: bool = True, asks: tuple[str, ...] = ()
+    def metadata_field(
+        self, path: Path, key: str, *, removed: bool, asks: tuple[str, ...]
     ) -> SourceField:
-        """Return an annotation as a source field."""
-        return SourceField(
-            _ANNOTATIONS, key, _get_metadata(self.metadata, "annotations", key), removed, asks=asks
-        )
-
-    def label_field(
-        self, key: str, *, removed: bool = True, asks: tuple[str, ...] = ()
-    ) -> SourceField:
-        """Return a label as a source field."""
-        return SourceField(
-            _LABELS, key, _get_metadata(self.metadata, "labels", key), removed, asks=asks
-        )
+        """Return a label or an annotation as a source field."""
+        value = as_mapping(self.metadata.get(f"{path[-1]}")).get(key)
+        return SourceField(path, key, value, removed, asks=asks)
 
     def triggers(self) -> set[str]:
         """Return everything that can trigger a dialect.
@@ -163,12 +154,12 @@ class PodView(msgspec.Struct, frozen=True):
 
 def annotation_path(key: str) -> str:
     """Return the path of an annotation for findings."""
-    return format_path((*_ANNOTATIONS, key))
+    return format_path((*ANNOTATIONS, key))
 
 
 def label_path(key: str) -> str:
     """Return the path of a label for findings."""
-    return format_path((*_LABELS, key))
+    return format_path((*LABELS, key))
 
 
 def view_pod(pod: Value, legacy: Legacy) -> PodView:
@@ -228,10 +219,6 @@ def format_value(value: Value) -> str:
     if isinstance(value, str):
         return value if len(value) <= _MAX_SHOWN else f"{value[:_MAX_SHOWN]}..."
     return describe_value(value)
-
-
-def _get_metadata(metadata: Mapping[str, Value], part: str, key: str) -> Value:
-    return as_mapping(metadata.get(part)).get(key)
 
 
 def _string_map(value: Value) -> dict[str, str]:

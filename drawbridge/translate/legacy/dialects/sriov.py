@@ -27,7 +27,13 @@ from drawbridge.translate.legacy.asks import (
 from drawbridge.translate.legacy.codes import MEANING_CHANGES, NETWORK_UNKNOWN
 from drawbridge.translate.legacy.draft import MAX_NICS, RequestBuilder
 from drawbridge.translate.legacy.networks import DEFAULT, NETWORKS, PodNetwork, read_networks
-from drawbridge.translate.legacy.pod_view import Container, DeviceResource, PodView, annotation_path
+from drawbridge.translate.legacy.pod_view import (
+    ANNOTATIONS,
+    Container,
+    DeviceResource,
+    PodView,
+    annotation_path,
+)
 from drawbridge.translate.legacy.selectors import AskSelector, NicIs, NicKind, PluginPool
 
 NAME: Final = "sriov"
@@ -135,8 +141,9 @@ def _add_network_functions(
                 )
                 continue
             ask = builder.add_ask(_make_ask(pool, 1, users[0], (_vf_settings(network),)), ())
+            key, names = network.key, (ask.name,)
             builder.source_fields.append(
-                builder.pod.annotation_field(network.key, removed=False, asks=(ask.name,))
+                builder.pod.metadata_field(ANNOTATIONS, key, removed=False, asks=names)
             )
 
 
