@@ -36,7 +36,6 @@ from drawbridge.translate.changes.undo import Operation
 from drawbridge.translate.legacy.asks import NO_REQUESTS, PodRequests
 from drawbridge.translate.legacy.codes import REQUESTS_CONTRADICT
 from drawbridge.translate.legacy.pod_view import (
-    Container,
     DeviceResource,
     annotation_path,
     format_value,
@@ -224,17 +223,13 @@ def _report(request: DeviceResource) -> Finding:
 
 def _find_beside_claims(pod: Value, configuration: Configuration) -> list[DeviceResource]:
     """Return the device requests of the containers that also use a claim of Drawbridge."""
-    held = _find_held_containers(pod, configuration)
-    return [request for container in held for request in container.resources.values()]
-
-
-def _find_held_containers(pod: Value, configuration: Configuration) -> Iterator[Container]:
-    """Yield the containers that use a claim from a template of Drawbridge."""
     ours = list_own_claims(pod)
+    requests: list[DeviceResource] = []
     for container in view_pod(pod, configuration.legacy).containers if ours else ():
         used = as_list(as_mapping(container.raw.get("resources")).get("claims"))
         if any(f"{as_mapping(one).get('name')}" in ours for one in used):
-            yield container
+            requests += container.resources.values()
+    return requests
 
 
 def restore_translated(pod: Value) -> Value | None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from drawbridge.documents.paths import Path, format_path, get_value
+from drawbridge.translate.manifests import workloads
 from drawbridge.translate.manifests.workloads import (
     SPECS,
     TEMPLATES,
@@ -107,9 +108,11 @@ def test_an_object_without_a_pod_template_has_no_places(value: YamlValue) -> Non
     assert find_places(value) == ()
 
 
-def test_a_kind_can_be_added() -> None:
+def test_a_kind_can_be_added(monkeypatch: pytest.MonkeyPatch) -> None:
     value = {"apiVersion": "example.com/v1", "kind": "Farm", "spec": {"pods": [{"spec": {}}]}}
-    (place,) = find_places(value, {("example.com", "Farm"): ("spec.pods[]",)})
+    table = {**TEMPLATES, ("example.com", "Farm"): ("spec.pods[]",)}
+    monkeypatch.setattr(workloads, "TEMPLATES", table)
+    (place,) = find_places(value)
     assert place.path == ("spec", "pods", 0)
 
 

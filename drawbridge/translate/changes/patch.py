@@ -86,8 +86,7 @@ class _Container:
 
     def open(self, token: str | int) -> "_Container | None":
         """Copy the object or list at a key or index to change it; None for other values."""
-        held = self.held
-        child = held.get(f"{token}") if isinstance(held, dict) else self.get(token)
+        held, child = self.held, self.get(token)
         if not isinstance(child, (dict, list)):
             return None
         place = self.inner[token] = _Container(child, self.to(token), self.named)
@@ -397,10 +396,7 @@ def had_claims(pod: Value) -> bool:
 
 def _parse_undo(pod: Value) -> Sequence[UndoStep]:
     """Parse the undo patch of a pod."""
-    text = get_value(pod, (*_ANNOTATIONS, ORIGINAL_ANNOTATION))
-    if not isinstance(text, str):
-        return ()
-    return parse_undo(text)
+    return parse_undo(get_value(pod, (*_ANNOTATIONS, ORIGINAL_ANNOTATION)))
 
 
 def _read_undo(pod: Value) -> list[UndoStep]:

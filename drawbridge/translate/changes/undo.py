@@ -10,7 +10,7 @@ translations change: whoever creates the original pod can have other rights than
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, get_args
 
 from drawbridge.documents.patch import Edit, EditedValue, EditError
 from drawbridge.documents.paths import Path, format_path, get_value, parse_index, parse_pointer
@@ -37,12 +37,7 @@ CONTAINER_FIELDS: Final = ("resources", "env")
 
 
 Op = Literal["add", "remove", "replace", "test"]
-_OPERATIONS: Final[dict[object, Op]] = {
-    "add": "add",
-    "remove": "remove",
-    "replace": "replace",
-    "test": "test",
-}
+_OPERATIONS: Final[dict[object, Op]] = {each: each for each in get_args(Op)}
 
 
 class UndoStep(NamedTuple):

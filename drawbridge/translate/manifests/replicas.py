@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from drawbridge.documents.paths import Path, get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_mapping
 from drawbridge.translate.manifests.workloads import Place, group_kind
 
 # Objects with one pod on each node that their template selects.
@@ -36,7 +36,7 @@ class PodCount(NamedTuple):
 
 def count_pods(value: Value, place: Place) -> PodCount:
     """Return how many pods of a template run at the same time; a missing number is its default."""
-    fields: Mapping[str, Value] = value if isinstance(value, dict) else {}
+    fields = as_mapping(value)
     name = _name_template(value, place.path)
     if place.is_pod:
         return PodCount(1)
@@ -48,8 +48,8 @@ def count_pods(value: Value, place: Place) -> PodCount:
     if group_kind(fields) == _GROUPS:
         number *= _members(fields, place.path)
     if place.path[-1] == _WORKERS:
-        role = get_value(value, place.path[:-1])
-        number *= _number_of(role if isinstance(role, dict) else {}, _WORKER_REPLICAS, 1)
+        role = as_mapping(get_value(value, place.path[:-1]))
+        number *= _number_of(role, _WORKER_REPLICAS, 1)
     return PodCount(number, name=name)
 
 
@@ -76,8 +76,7 @@ def _factor(surrounding: Mapping[str, Value]) -> int:
 
 def _members(value: Mapping[str, Value], path: Path) -> int:
     """Return the pods of a template in one group of a LeaderWorkerSet."""
-    template = get_value(dict(value), ("spec", "leaderWorkerTemplate"))
-    fields: Mapping[str, Value] = template if isinstance(template, dict) else {}
+    fields = as_mapping(get_value(dict(value), ("spec", "leaderWorkerTemplate")))
     if path[-1:] != (_WORKERS,):
         return 1
     leaders = 1 if isinstance(fields.get("leaderTemplate"), dict) else 0
@@ -94,13 +93,9 @@ def _name_template(value: Value, path: Path) -> str:
     """Return the names on the path of a template: of its groups, its roles and its template."""
     names = []
     for length, step in enumerate(path, 1):
-        surrounding = get_value(value, path[:length])
         if isinstance(step, int):
-            names_of_step = (
-                (surrounding.get(key) for key in _NAMES)
-                if isinstance(surrounding, dict)
-                else iter(())
-            )
+            surrounding = as_mapping(get_value(value, path[:length]))
+            names_of_step = map(surrounding.get, _NAMES)
             names.append(next((text for text in names_of_step if isinstance(text, str)), f"{step}"))
         elif step.endswith("ReplicaSpecs") and length < len(path):
             names.append(f"{path[length]}".lower())

@@ -172,23 +172,19 @@ def group_kind(value: Mapping[str, Value]) -> tuple[str, str]:
     return str(value.get("apiVersion")).rpartition("/")[0], str(value.get("kind"))
 
 
-def find_places(
-    value: Value,
-    templates: Mapping[tuple[str, str], tuple[str, ...]] = TEMPLATES,
-    specs: Mapping[tuple[str, str], tuple[str, ...]] = SPECS,
-) -> tuple[Place, ...]:
-    """Return the pod templates of an object, in the order of the table."""
+def find_places(value: Value) -> tuple[Place, ...]:
+    """Return the pod templates of an object, in the order of the tables."""
     if not isinstance(value, dict):
         return ()
     key = group_kind(value)
     places = [
         _template_place(template, path)
-        for pattern in templates.get(key, ())
+        for pattern in TEMPLATES.get(key, ())
         for path, template in follow_path(value, pattern)
     ]
     places += [
         _spec_place(spec, path)
-        for pattern in specs.get(key, ())
+        for pattern in SPECS.get(key, ())
         for path, spec in follow_path(value, pattern)
     ]
     places += [
