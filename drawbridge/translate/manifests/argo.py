@@ -13,7 +13,7 @@ from typing import Final
 
 from drawbridge.documents.patch import Edit, apply_edits
 from drawbridge.documents.paths import Path, get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.translate.manifests.workloads import Place, group_kind, map_path
 
 SPECS: Final[Mapping[tuple[str, str], Path]] = {
@@ -34,19 +34,24 @@ _FOR_ALL: Final = ("nodeSelector", "affinity", "tolerations", "schedulerName", "
 
 def find_places(value: Value) -> tuple[Place, ...]:
     """Return the templates of a workflow that become pods and can be translated."""
-    if not isinstance(value, dict) or group_kind(value) not in SPECS:
-        return ()
-    path = SPECS[group_kind(value)]
-    spec = get_value(value, path)
-    # Argo merges these two into every pod, with or after the fields of its template.
-    if not isinstance(spec, dict) or spec.get(PATCH) or spec.get("podMetadata"):
-        return ()
-    listed = spec.get("templates")
-    places: list[Place] = []
-    for number, template in enumerate(listed if isinstance(listed, list) else ()):
-        if isinstance(template, dict) and not template.get(PATCH):
-            places += _template(template, (*path, "templates", number), spec)
-    return tuple(places)
+    return tuple(
+        place
+        for path, template, spec in _list_templates(value)
+        # Argo merges these two into every pod, with or after the fields of its template.
+        if not (spec.get(PATCH) or spec.get("podMetadata") or template.get(PATCH))
+        for place in _template(template, path, spec)
+    )
+
+
+def _list_templates(
+    value: Value,
+) -> Iterator[tuple[Path, Mapping[str, Value], Mapping[str, Value]]]:
+    """Yield the templates of a workflow, each with its path, and the spec of all of them."""
+    path = SPECS.get(group_kind(as_mapping(value)), ())
+    spec = as_mapping(get_value(value, path)) if path else {}
+    for number, template in enumerate(as_list(spec.get("templates"))):
+        if isinstance(template, dict):
+            yield (*path, "templates", number), template, spec
 
 
 def _template(
@@ -74,65 +79,59 @@ def _containers(template: Mapping[str, Value]) -> Iterator[tuple[Path, Value]]:
         if isinstance(container, dict):
             yield (key,), {"name": _MAIN, **container}
     for path in _SEVERAL:
-        containers = get_value(dict(template), path)
-        for number, container in enumerate(containers if isinstance(containers, list) else ()):
+        for number, container in enumerate(as_list(get_value(dict(template), path))):
             yield (*path, number), container
 
 
 def map_edits(place: Place, edits: Sequence[Edit]) -> tuple[Edit, ...] | None:
     """Map edits of a pod to edits of its object; None if the object has no field for one."""
     if place.inherited is None:
-        return tuple(Edit(each.op, map_path(each.path, place), each.value) for each in edits)
+        return _map(place, edits)
     shared = {("spec", key) for key in place.inherited}
     if not shared.isdisjoint(each.path[:2] for each in edits):
         return None
     claims = get_value(apply_edits(place.pod, edits), _CLAIMS)
-    others = [each for each in edits if each.path[:2] != _CLAIMS]
-    if claims:
-        text = json.dumps({"resourceClaims": claims}, separators=(",", ":"))
-        others.append(Edit("add", ("spec", PATCH), text))
-    return tuple(Edit(each.op, map_path(each.path, place), each.value) for each in others)
+    if not claims:
+        return _map(place, edits, ())
+    text = json.dumps({"resourceClaims": claims}, separators=(",", ":"))
+    return _map(place, edits, (Edit("add", ("spec", PATCH), text),))
+
+
+def _map(
+    place: Place, edits: Sequence[Edit], patch: tuple[Edit, ...] | None = None
+) -> tuple[Edit, ...]:
+    """Map edits of a pod to its object; with `patch`, which stands for those of claims."""
+    others = [each for each in edits if patch is None or each.path[:2] != _CLAIMS]
+    mapped = (*others, *(patch or ()))
+    return tuple(Edit(each.op, map_path(each.path, place), each.value) for each in mapped)
 
 
 def find_translated_places(value: Value) -> tuple[Place, ...]:
     """Return the templates of a workflow whose patch has only claims, as pods with these claims."""
-    if not isinstance(value, dict) or group_kind(value) not in SPECS:
-        return ()
-    path = SPECS[group_kind(value)]
-    spec = get_value(value, path)
-    listed = spec.get("templates") if isinstance(spec, dict) else None
-    places: list[Place] = []
-    for number, template in enumerate(listed if isinstance(listed, list) else ()):
-        claims = _patched_claims(template)
-        if claims and isinstance(spec, dict) and isinstance(template, dict):
-            for place in _template(template, (*path, "templates", number), spec):
-                inner = get_value(place.pod, ("spec",))
-                pod: dict[str, Value] = {"spec": {**inner, "resourceClaims": claims}}  # type: ignore[dict-item]  # an object
-                if "metadata" in template:
-                    pod["metadata"] = template["metadata"]
-                places.append(replace(place, pod=pod))
-    return tuple(places)
+    return tuple(
+        replace(place, pod=apply_edits(place.pod, [Edit("add", _CLAIMS, claims)]))
+        for path, template, spec in _list_templates(value)
+        if (claims := _patched_claims(template))
+        for place in _template(template, path, spec)
+    )
 
 
-def _patched_claims(template: Value) -> list[Value]:
+def _patched_claims(template: Mapping[str, Value]) -> list[Value]:
     """Return the claims in the patch of a template; none if it patches anything else."""
-    text = template.get(PATCH) if isinstance(template, dict) else None
+    text = template.get(PATCH)
     try:
         patch = json.loads(text) if isinstance(text, str) else None
     except (ValueError, RecursionError):
         return []
     if not isinstance(patch, dict) or patch.keys() != {"resourceClaims"}:
         return []
-    claims = patch["resourceClaims"]
-    return claims if isinstance(claims, list) else []
+    return as_list(patch["resourceClaims"])
 
 
 def map_undo(place: Place, edits: Sequence[Edit]) -> tuple[Edit, ...] | None:
     """Map the edits that undo a translation; None if the patch would keep other claims."""
     if place.inherited is None or not edits:
-        return tuple(Edit(each.op, map_path(each.path, place), each.value) for each in edits)
+        return _map(place, edits)
     if get_value(apply_edits(place.pod, edits), _CLAIMS):
         return None
-    others = [each for each in edits if each.path[:2] != _CLAIMS]
-    others.append(Edit("remove", ("spec", PATCH)))
-    return tuple(Edit(each.op, map_path(each.path, place), each.value) for each in others)
+    return _map(place, edits, (Edit("remove", ("spec", PATCH)),))
