@@ -5,10 +5,10 @@ runtime and of GKE, as of November 2026.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
-from drawbridge.documents.paths import format_path
+from drawbridge.documents.paths import format_path, get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.finding import Finding
 from drawbridge.translate.changes.codes import DEVICES_BY_NAME
@@ -26,21 +26,19 @@ _REMEDY: Final = "Remove it, unless the pod needs these devices beside those of 
 
 def report_devices_of_node(pod: Value) -> Iterator[Finding]:
     """Yield a finding for each annotation and volume of a pod that names devices of the node."""
-    fields = as_mapping(pod)
-    annotations = as_mapping(as_mapping(fields.get("metadata")).get("annotations"))
-    for key in annotations:
+    for key in as_mapping(get_value(pod, ("metadata", "annotations"))):
         if key.startswith(_ANNOTATIONS):
             what = "names devices of the node, which no claim allocates"
             yield DEVICES_BY_NAME.at(annotation_path(key), f"{key} {what}", remedy=_REMEDY)
-    yield from _report_volumes(as_mapping(fields.get("spec")))
+    for where, path in list_host_paths(pod):
+        if _FILES.fullmatch(path.rstrip("/")):
+            what = f"mounts {format_value(path)} of the host, which no claim allocates"
+            yield DEVICES_BY_NAME.at(where, what, remedy=_REMEDY)
 
 
-def _report_volumes(spec: Mapping[str, Value]) -> Iterator[Finding]:
-    for number, volume in enumerate(as_list(spec.get("volumes"))):
-        path = as_mapping(as_mapping(volume).get("hostPath")).get("path")
-        if isinstance(path, str) and _FILES.fullmatch(path.rstrip("/")):
-            yield DEVICES_BY_NAME.at(
-                format_path(("spec", "volumes", number, "hostPath", "path")),
-                f"mounts {format_value(path)} of the host, which no claim allocates",
-                remedy=_REMEDY,
-            )
+def list_host_paths(pod: Value) -> Iterator[tuple[str, str]]:
+    """Yield what volumes of a pod mount of the host, with the path of each for findings."""
+    for number, volume in enumerate(as_list(get_value(pod, ("spec", "volumes")))):
+        path = get_value(volume, ("hostPath", "path"))
+        if isinstance(path, str):
+            yield format_path(("spec", "volumes", number, "hostPath", "path")), path

@@ -19,7 +19,7 @@ from drawbridge.translate.changes.codes import (
     VISIBLE_DEVICES_DROPPED,
     VISIBLE_WITHOUT_CLAIM,
 )
-from drawbridge.translate.changes.devices_of_node import report_devices_of_node
+from drawbridge.translate.changes.devices_of_node import list_host_paths, report_devices_of_node
 from drawbridge.translate.changes.patch import Patch
 from drawbridge.translate.changes.selecting_annotations import report_selecting
 from drawbridge.translate.changes.tolerations import add_toleration
@@ -82,7 +82,7 @@ def change_environment(
     findings += report_devices_of_node(patch.pod)
     findings += report_selecting(patch.pod, asks)
     if not any(ask.kind is Kind.NIC for ask in all_asks):
-        findings += _report_host_rdma(spec)
+        findings += _report_host_rdma(patch.pod)
     for path in users:
         findings += _remove_visible(patch, path, chosen.get(path, ()))
     for ask in asks:
@@ -167,17 +167,12 @@ def _report_visible(path: Path, chosen: _Variables) -> Iterator[Finding]:
             )
 
 
-def _report_host_rdma(spec: Mapping[str, Value]) -> Iterator[Finding]:
+def _report_host_rdma(pod: Value) -> Iterator[Finding]:
     """Report RDMA devices that the pod accesses through hostPath volumes."""
-    for number, volume in enumerate(as_list(spec.get("volumes"))):
-        if not isinstance(volume, dict) or "hostPath" not in volume:
-            continue
-        path = as_mapping(volume["hostPath"]).get("path")
-        if isinstance(path, str) and f"{path.rstrip('/')}/".startswith(_INFINIBAND):
-            yield RDMA_BY_HOST_ACCESS.at(
-                format_path(("spec", "volumes", number, "hostPath", "path")),
-                f"mounts {path} of the host, but the pod requests no network device",
-            )
+    for where, path in list_host_paths(pod):
+        if f"{path.rstrip('/')}/".startswith(_INFINIBAND):
+            what = f"mounts {path} of the host, but the pod requests no network device"
+            yield RDMA_BY_HOST_ACCESS.at(where, what)
 
 
 def _variables(container: Mapping[str, Value]) -> _Variables:
