@@ -16,6 +16,7 @@ from drawbridge.documents.values import Value, as_mapping
 from drawbridge.names import ORIGINAL_ANNOTATION
 from drawbridge.translate.changes import kueue_roles
 from drawbridge.translate.changes.environment import DEVICE_VARIABLES
+from drawbridge.translate.changes.undo import CONTAINER_LISTS
 from drawbridge.translate.legacy import pod_view
 from drawbridge.translate.legacy.asks import SET_VARIABLES
 from drawbridge.translate.legacy.read import DIALECTS
@@ -72,7 +73,6 @@ _TOOL_PREFIXES: Final = (
     "helm.sh/",
 )
 _TOOL_KEYS: Final = frozenset({"app", "name", "version", "instance", "component", "job-name"})
-_CONTAINERS: Final = ("containers", "initContainers")
 
 
 def essence_key(pod: Value, *namespace: str | bool | None) -> bytes | None:
@@ -126,7 +126,7 @@ def _reduce_spec(spec: Mapping[str, Value], *, has_undo: bool) -> Value:
     kept: dict[str, Value] = {
         key: value if key in _READ_OF_POD else None for key, value in spec.items()
     }
-    for part in _CONTAINERS:
+    for part in CONTAINER_LISTS:
         if isinstance(listed := kept.get(part), list):
             kept[part] = [_reduce_container(each, has_undo=has_undo) for each in listed]
     for field in pod_groups.FIELDS:

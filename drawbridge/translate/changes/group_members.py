@@ -49,8 +49,6 @@ def move_pod(
     device plugin serves does not, because owned nodes are for claims. Raises EditError if a field
     has the wrong type.
     """
-    if not moves(patch.pod):
-        return
     if unserved:
         yield from (*unserved, *report_left_member(patch.pod, unserved))
         return

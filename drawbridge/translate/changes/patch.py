@@ -18,6 +18,7 @@ from drawbridge.documents.values import Value, as_list, as_mapping, equal_json
 from drawbridge.finding import Finding
 from drawbridge.names import FACTS_ANNOTATION, ORIGINAL_ANNOTATION
 from drawbridge.translate.changes.undo import (
+    CONTAINER_LISTS,
     Operation,
     UndoStep,
     apply_undo,
@@ -31,7 +32,6 @@ from drawbridge.translate.changes.undo import (
 from drawbridge.translate.codes import ANNOTATIONS_TOO_LARGE
 
 _ENCODER: Final = msgspec.json.Encoder()
-_CONTAINER_LISTS: Final = (("containers",), ("initContainers",))
 _ANNOTATIONS: Final[Path] = ("metadata", "annotations")
 
 
@@ -390,7 +390,7 @@ def had_claims(pod: Value) -> bool:
     return has_claims and all(
         any(item_name(each) == step.value for each in as_list(spec.get(f"{step.path[1]}")))
         for step in steps
-        if step.op == "test" and step.path[1:2] in _CONTAINER_LISTS and step.path[3:] == ("name",)
+        if step.op == "test" and step.path[3:] == ("name",) and step.path[1] in CONTAINER_LISTS
     )
 
 
