@@ -17,6 +17,7 @@ from drawbridge.finding import Finding
 from drawbridge.translate.legacy.asks import Ask, Kind
 from drawbridge.translate.targets import codes
 from drawbridge.translate.targets.available import get_module, list_targets
+from drawbridge.translate.targets.claims import MAX_ENTRIES
 from drawbridge.translate.targets.derived import derive_numa
 from drawbridge.translate.targets.joint import Grouping, find_primary, group_asks
 from drawbridge.translate.targets.linked import LinkedCounts, count_linked
@@ -42,7 +43,6 @@ from drawbridge.translate.targets.requests import (
 )
 from drawbridge.translate.targets.vocabulary import NotExpressibleError
 
-MAX_ENTRIES = 32
 # Far above what a node has; a larger count is a typing error.
 MAX_DEVICES = 256
 _DISTINCT = "constraints.distinctAttribute"

@@ -19,6 +19,7 @@ from drawbridge.translate.targets.plan import (
     make_finding,
 )
 from drawbridge.translate.targets.products import capacity_value, filter_products
+from drawbridge.translate.targets.requests import MAX_ALTERNATIVES
 from drawbridge.translate.targets.vocabulary import (
     NO_REPLICA,
     OTHER_AMOUNT,
@@ -33,7 +34,6 @@ from drawbridge.translate.targets.vocabulary import (
 MIG = "mig.nvidia.com"
 VFIO = "vfio.gpu.nvidia.com"
 MEMORY, SHARES = "memory", "shares"
-_MAX_SIZES = 8  # as many alternatives as a request can have
 WHOLE = 100
 # Whole GPUs and partitions publish all of these; a passthrough device only the product.
 _USUAL = ("product", "architecture", "compute", "driver_version", "cuda_version", "memory")
@@ -251,7 +251,7 @@ def _smallest_partition(ask: Ask, share: DeviceShare, target: DriverTarget) -> D
     enough = express(Memory(at_least=least), target.vocabulary)
     # Those of several nodes first: one node with odd sizes takes no place from them.
     ordered = sorted((each.single, capacity_value(each, MEMORY)) for each in holding)
-    sizes = sorted(list(dict.fromkeys(size for _, size in ordered))[:_MAX_SIZES])
+    sizes = sorted(list(dict.fromkeys(size for _, size in ordered))[:MAX_ALTERNATIVES])
     alternatives = tuple(
         (express(Memory(at_least=size, below=size + 1), target.vocabulary),) for size in sizes
     )

@@ -123,7 +123,7 @@ class DevicePlan(msgspec.Struct, frozen=True, kw_only=True):
     vocabulary: DriverVocabulary | None = None  # if it differs from the driver's usual one
     alternatives: tuple[
         tuple[Expression, ...], ...
-    ] = ()  # in order of preference; a device matches one of them
+    ] = ()  # as many as a request can have, in order of preference; a device matches one of them
     amounts: Mapping[str, RequestedAmount] = {}
     percent_of: tuple[Product, ...] = ()  # the products that a percentage may refer to
     distinct: str = ""  # the attribute in which the devices of one ask differ

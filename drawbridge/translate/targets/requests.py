@@ -94,13 +94,9 @@ def expand_plan(ask: Ask, plan: DevicePlan, target: DriverTarget) -> ExpandedPla
         for product in products
     ]
     alternatives, merged = _merge_for_queue(ask, alternatives)
-    findings = [*plan.losses, *dropped, *left, *lost, *merged]
-    if len(alternatives) > MAX_ALTERNATIVES:
-        extra = len(alternatives) - MAX_ALTERNATIVES
-        message = f"{extra} of {len(alternatives)} alternatives {_fit(extra)} in the request"
-        findings.append(make_finding(codes.PRODUCTS_LEFT_OUT, ask, message))
     _check_fields(ask, target, several=len(alternatives) > 1)
-    return ExpandedPlan(plan, tuple(alternatives[:MAX_ALTERNATIVES]), tuple(findings))
+    findings = (*plan.losses, *dropped, *left, *lost, *merged)
+    return ExpandedPlan(plan, tuple(alternatives), findings)
 
 
 def _merge_for_queue(
@@ -224,7 +220,7 @@ def _fit_preferences(
     The last alternative of preferred devices accepts any device, so it never gets lost.
     """
     *preferred, last = ask.alternatives or (_ANY,)
-    if last != _ANY or not preferred:
+    if not preferred:
         return ask.alternatives, ()
     if target.facts and not target.facts.keeps_field("firstAvailable"):
         room, why = 0, f"this API server ({target.facts.cluster.version}) drops firstAvailable"
