@@ -16,14 +16,16 @@ def continue_book(book: Book | None, observed: Observed, until: int) -> Book | N
     Without a book, or with one that is too old to continue, the first book starts where the meter
     does. What the book already has must be forgotten by the meter.
     """
+    before: Mapping[Account, Fraction] = {}
     if book is None or until // DAY - book.day > MAX_DAYS:
         book = open_book(observed.start)
-    elif book.through >= book.end:
-        book = open_book(book.through)
+    else:
+        before = book.held()  # what its last second had, also if that was the last of its day
+        book = open_book(book.through) if book.through >= book.end else book
     end = min(until, book.end)
     if end <= book.through:
         return None
-    entry = _observe(book.held(), book.through, end, observed)
+    entry = _observe(before, book.through, end, observed)
     return add_entry(book, entry)
 
 

@@ -300,6 +300,25 @@ def test_a_renamed_account_keeps_what_is_not_in_a_book_yet() -> None:
     assert renamed.measure(START + 30) == {TRAIN: ONE.times(40)}
 
 
+def test_what_is_released_in_a_gap_over_midnight_is_unknown_until_the_gap_ends() -> None:
+    midnight = START - START % DAY + DAY
+    meter = Meter()
+    meter.begin({}, midnight + 7_200)
+    observed = meter.observed()
+    assert observed is not None
+    book: Book | None = add_entry(
+        open_book(midnight - 3_600), BookEntry(midnight - 3_600, {}, {TRAIN: Fraction(1)})
+    )
+    unknown = []
+    for _ in range(2):
+        book = continue_book(book, observed, midnight + 9_000)
+        assert book is not None
+        unknown.append(book.used()[TRAIN].unknown)
+    assert unknown == [3_600, 7_200]
+    assert book is not None
+    assert book.held() == {}
+
+
 def test_a_gap_longer_than_the_ring_of_books_begins_a_new_one() -> None:
     meter = Meter()
     meter.begin({"a": held()}, START + 70 * DAY)
