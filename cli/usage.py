@@ -26,7 +26,7 @@ from drawbridge.names import USAGE_CONFIG_MAP_PREFIX
 from drawbridge.report.tables import align_columns, make_csv_line
 from drawbridge.usage.accounts import UsedAmount
 from drawbridge.usage.book import Book, BookError, format_day, format_time
-from drawbridge.usage.changes import read_changes, sum_changes
+from drawbridge.usage.changes import ChangedPods, read_changes, sum_changes
 from drawbridge.usage.stored_books import all_names, choose_books, read_config_map
 from drawbridge.usage.summary import COLUMNS, UsageLine, UsageSummary, find_missing, summarize
 
@@ -104,6 +104,11 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         return output.print_unreadable([*findings, error.located], options, streams)
     since = options.first_day or format_day(books[-1][0].day - _DEFAULT_DAYS + 1)
     selected = [each for each in books if format_day(each[0].day) >= since]
+    if not selected:
+        ends = format_time(books[-1][0].through)
+        text = f"no book covers the time since {since}; the last one ends at {ends}"
+        findings.append(LocatedFinding(codes.USAGE_MISSING.at("", text)))
+        return output.print_unreadable(findings, options, streams)
     findings += _find_missing(selected, options.first_day)
     output.print_findings(findings, streams.err)
     if options.changes:
@@ -262,6 +267,10 @@ def print_changes(
         for change, number in sum_changes(each for each in read if each is not None)
         if options.only in ("", change.namespace)
     ]
+    if options.output == "csv":
+        records = [[*ChangedPods._fields, "pods"], *([*each, f"{n}"] for each, n in changes)]
+        write_data(streams.out, make_printable("".join(map(make_csv_line, records))))
+        return
     if options.output != "text":
         data = [{**change._asdict(), "pods": number} for change, number in changes]
         shown: dict[str, object] = {"changes": data, **output.findings_as_data(findings)}

@@ -154,6 +154,15 @@ def test_a_cluster_without_books_is_an_error_with_a_remedy(tmp_path: Path) -> No
     assert "[UsageMissing]" in printed.err
 
 
+@pytest.mark.parametrize("words", [(), ("--changes",), ("-o", "csv")])
+def test_a_time_after_the_last_book_is_not_reported_as_unused(
+    file: str, words: tuple[str, ...]
+) -> None:
+    printed = usage(file, "--from", "2024-10-06", *words)
+    assert (printed.code, printed.out) == (2, "")
+    assert "no book covers the time since 2024-10-06; the last one ends at" in printed.err
+
+
 def test_a_damaged_book_is_reported_and_the_others_are_summed_up(tmp_path: Path) -> None:
     first, second = objects()
     first["data"]["book.json"] = "{"
@@ -231,6 +240,11 @@ def test_changes_of_the_books_are_listed_also_of_pods_that_are_gone(tmp_path: Pa
     assert lines[1].endswith("1 device of class gpu.nvidia.com")
     printed = command("usage", "research", "--changes", "--cluster", str(path), "-o", "json").out
     assert [each["pods"] for each in json.loads(printed)["changes"]] == [3]
+    assert command("usage", "--changes", "--cluster", str(path), "-o", "csv").out.splitlines() == [
+        "namespace,owner,claims,pods",
+        "research,Job/train,1 device of class gpu.nvidia.com,3",
+        "other,Job/a,2 devices of class gpu.nvidia.com,1",
+    ]
 
 
 def months(*days: int) -> list[dict[str, Any]]:
