@@ -51,7 +51,7 @@ REQUESTS: Final = UnlockedCounter(
 )
 LATENCY: Final = UnlockedHistogram(
     "controller_runtime_webhook_latency_seconds",
-    "Duration of admission requests in seconds.",
+    "Duration of admission requests that were reviewed, in seconds.",
     "webhook",
     (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
     REVIEWS,

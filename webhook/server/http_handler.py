@@ -34,6 +34,8 @@ _MAX_ROUTES: Final = 256  # cached paths with their query; the API server sends 
 MIB: Final = 1 << 20
 # Decisions about pods, and outcomes that change objects, are logged at info. The others need the
 # level debug.
+# Other answers come before a review, and any client of the port can cause them.
+_REVIEWED: Final = frozenset({200, 500, 504})
 _LOG_LEVELS: Final = {"translated": logging.INFO, "denied": logging.INFO, "error": logging.ERROR}
 
 
@@ -279,7 +281,8 @@ def _to_response(response: WholeResponse) -> JSONResponse:
 
 def _measure(status: int, route: _Route, started: float) -> None:
     metrics.REQUESTS.add(route.webhook, f"{status}")
-    metrics.LATENCY.add(route.webhook, time.perf_counter() - started)
+    if status in _REVIEWED:
+        metrics.LATENCY.add(route.webhook, time.perf_counter() - started)
 
 
 def _count(reply: Reply, route: _Route) -> None:

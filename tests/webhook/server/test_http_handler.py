@@ -395,10 +395,15 @@ def test_requests_are_counted_by_status_and_not_by_unknown_paths(tmp_path: Path)
         )
         return value or 0
 
+    def measured(webhook: str) -> float | None:
+        name = "controller_runtime_webhook_latency_seconds_count"
+        return metrics.REVIEWS.get_sample_value(name, {"webhook": webhook})
+
     before = count("pods", "200"), count("unknown", "404")
     asyncio.run(play())
     errors = {"webhook": "guard", "operation": "CREATE", "outcome": "error"}
     assert metrics.REVIEWS.get_sample_value("drawbridge_translations_total", errors) is not None
     assert (count("pods", "200"), count("unknown", "404")) == (before[0] + 1, before[1] + 1)
+    assert (bool(measured("pods")), measured("unknown")) == (True, None), "reviews are measured"
     text = json.dumps([str(metric) for metric in metrics.REVIEWS.collect()])
     assert "made/up" not in text
