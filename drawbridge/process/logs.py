@@ -23,6 +23,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.finding import REPEAT_SECONDS, Finding
+from drawbridge.process import metrics
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 # JSON escapes C0 control characters only. Names from users may contain other characters that move
@@ -97,8 +98,10 @@ class _LineHandler(logging.StreamHandler[TextIO]):
             self.flush()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record after all buffered lines."""
+        """Write a record after all buffered lines, and count it if it has a stack."""
         self.flush()
+        if record.exc_info and record.levelno >= logging.ERROR:
+            metrics.UNHANDLED_EXCEPTIONS.inc()
         super().emit(record)
 
     def flush(self) -> None:

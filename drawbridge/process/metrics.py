@@ -42,6 +42,11 @@ BUILD_INFO: Final = Gauge(
     ["version", "commit", "python"],
     registry=REGISTRY,
 )
+UNHANDLED_EXCEPTIONS: Final = Counter(
+    "drawbridge_unhandled_exceptions",
+    "Log lines about an unhandled exception. Each is a bug.",
+    registry=REGISTRY,
+)
 REQUESTS: Final = UnlockedCounter(
     "controller_runtime_webhook_requests",
     "Admission requests by webhook and HTTP status.",

@@ -8,7 +8,7 @@ import warnings
 import pytest
 
 from drawbridge.finding import Finding, Severity
-from drawbridge.process import logs
+from drawbridge.process import logs, metrics
 
 
 @pytest.mark.usefixtures("kept_logging")
@@ -63,6 +63,24 @@ def test_a_stack_that_repeats_is_in_one_line_an_hour() -> None:
         *(True, False, True, True, False),
     ]
     assert lines[1]["error"] == "KeyError: '1'"
+
+
+@pytest.mark.usefixtures("kept_logging")
+def test_each_line_about_an_unhandled_exception_is_counted() -> None:
+    logs.configure("error", io.StringIO())
+    log, bug = logging.getLogger("tests.bugs"), KeyError("a")
+
+    def count() -> float | None:
+        return metrics.REGISTRY.get_sample_value("drawbridge_unhandled_exceptions_total")
+
+    before = count()
+    assert before is not None
+    log.error("an error that is expected")
+    log.warning("a warning with a stack", exc_info=bug)
+    assert count() == before
+    log.error("a request failed", exc_info=bug)
+    log.error("a request failed", exc_info=bug)
+    assert count() == before + 2, "also if the stack is in a line of the last hour"
 
 
 @pytest.mark.usefixtures("kept_logging")
