@@ -4,8 +4,9 @@
 selectors.
 """
 
-from drawbridge.cel.environment import COST_LIMIT, Environment, Program, Result
+from drawbridge.cel.environment import Environment, Program, Result
 from drawbridge.cel.errors import CompileError, EvaluationError, Problem
+from drawbridge.cel.frame import COST_LIMIT
 from drawbridge.cel.programs import Programs
 
 __all__ = [

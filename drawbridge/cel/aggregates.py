@@ -12,7 +12,7 @@ from drawbridge.cel.values import Optional, grow, make_map, no_such_overload
 from drawbridge.cel.wellknown import construct
 
 
-def plan_list(elements: Sequence[Run], optional: frozenset[int], limit: int, offset: int) -> Run:
+def plan_list(elements: Sequence[Run], optional: frozenset[int], offset: int) -> Run:
     """Return the closure of a list literal such as `[a, ?b]`."""
     places = list(enumerate(elements))
 
@@ -29,9 +29,9 @@ def plan_list(elements: Sequence[Run], optional: frozenset[int], limit: int, off
                     value = value.value
                 values.append(value)
         except EvaluationError as error:
-            charge(frame, limit, LIST_COST)
+            charge(frame, LIST_COST)
             raise with_offset(error, offset) from None
-        charge(frame, limit, LIST_COST)
+        charge(frame, LIST_COST)
         return values
 
     return run
@@ -40,7 +40,6 @@ def plan_list(elements: Sequence[Run], optional: frozenset[int], limit: int, off
 def plan_map(
     entries: Sequence[tuple[Run, Run]],
     optional: Sequence[bool],
-    limit: int,
     offset: int,
 ) -> Run:
     """Return the closure of a map literal such as `{k: v, ?k: v}`."""
@@ -61,17 +60,15 @@ def plan_map(
                 filled.append((name, content))
             made = make_map(filled)
         except EvaluationError as error:
-            charge(frame, limit, MAP_COST)
+            charge(frame, MAP_COST)
             raise with_offset(error, offset) from None
-        charge(frame, limit, MAP_COST)
+        charge(frame, MAP_COST)
         return made
 
     return run
 
 
-def plan_message(
-    name: str, fields: Sequence[tuple[str, Run, bool]], limit: int, offset: int
-) -> Run:
+def plan_message(name: str, fields: Sequence[tuple[str, Run, bool]], offset: int) -> Run:
     """Return the closure of a message literal such as `Name{field: value, ?field: value}`."""
 
     def run(frame: Frame) -> object:
@@ -89,9 +86,9 @@ def plan_message(
                 contents[field] = content
             made = construct(name, contents)
         except EvaluationError as error:
-            charge(frame, limit, MESSAGE_COST)
+            charge(frame, MESSAGE_COST)
             raise with_offset(error, offset) from None
-        charge(frame, limit, MESSAGE_COST)
+        charge(frame, MESSAGE_COST)
         return made
 
     return run

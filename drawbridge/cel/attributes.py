@@ -9,7 +9,15 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from drawbridge.cel.errors import EvaluationError
-from drawbridge.cel.frame import COST, Frame, Run, cancel_over_limit, charge, with_offset
+from drawbridge.cel.frame import (
+    COST,
+    COST_LIMIT,
+    Frame,
+    Run,
+    cancel_over_limit,
+    charge,
+    with_offset,
+)
 from drawbridge.cel.fresh_stack import on_fresh_stack
 from drawbridge.cel.values import MISSING, NONE, Map, Optional, find
 
@@ -80,29 +88,29 @@ def missing_key_error(container: object, key: object) -> EvaluationError:
     return EvaluationError("no_such_key", f"no such key: {key}")
 
 
-def evaluate(attribute: QualifiedAttribute, limit: int) -> Run:
+def evaluate(attribute: QualifiedAttribute) -> Run:
     """Plan the attribute as an expression of its own, which charges 1 for the variable."""
     path = attribute.path()
     if path is not None:
-        return _plan_path(attribute, path, limit, len(path) + 1)
+        return _plan_path(attribute, path, len(path) + 1)
     if attribute.slot >= 0 and not attribute.qualifiers:
-        return _variable(attribute.slot, limit)
-    return _charge_variable(attribute, limit)
+        return _variable(attribute.slot)
+    return _charge_variable(attribute)
 
 
-def resolve(attribute: QualifiedAttribute, limit: int) -> Run:
+def resolve(attribute: QualifiedAttribute) -> Run:
     """Plan the attribute as a branch or an index, which charges only the qualifiers."""
     path = attribute.path()
     if path is not None:
-        return _plan_path(attribute, path, limit, len(path))
-    return _plan_general(attribute, limit)
+        return _plan_path(attribute, path, len(path))
+    return _plan_general(attribute)
 
 
-def _variable(slot: int, limit: int) -> Run:
+def _variable(slot: int) -> Run:
     def run(frame: Frame) -> object:
         cost = frame[COST] = frame[COST] + 1
-        if cost > limit:
-            cancel_over_limit(frame, limit, (1,))
+        if cost > COST_LIMIT:
+            cancel_over_limit(frame, (1,))
         value = frame[slot]
         if value is MISSING:
             raise EvaluationError("undeclared", "no such attribute")
@@ -111,9 +119,9 @@ def _variable(slot: int, limit: int) -> Run:
     return run
 
 
-def _charge_variable(attribute: QualifiedAttribute, limit: int) -> Run:
+def _charge_variable(attribute: QualifiedAttribute) -> Run:
     """Charge for the variable after all qualifiers, whether they succeed or fail."""
-    resolved = _plan_general(attribute, limit)
+    resolved = _plan_general(attribute)
     # cel-go subtracts the cost of the variable for a presence test; a conditional has no variable.
     own = (0 if attribute.branches else 1) - (1 if attribute.test else 0)
     offset, test = attribute.offset, attribute.test
@@ -122,9 +130,9 @@ def _charge_variable(attribute: QualifiedAttribute, limit: int) -> Run:
         try:
             value = resolved(frame)
         except EvaluationError as error:
-            charge(frame, limit, own)
+            charge(frame, own)
             raise with_offset(error, offset) from None
-        charge(frame, limit, own)
+        charge(frame, own)
         if test and type(value) is Optional:
             return value.present
         return value
@@ -132,7 +140,7 @@ def _charge_variable(attribute: QualifiedAttribute, limit: int) -> Run:
     return run if own or test else resolved
 
 
-def _plan_path(attribute: QualifiedAttribute, path: tuple[str, ...], limit: int, units: int) -> Run:
+def _plan_path(attribute: QualifiedAttribute, path: tuple[str, ...], units: int) -> Run:
     """Plan the most frequent chains in one closure; a failed lookup uses the general plan."""
     slow: list[Run] = []
     extra = units - len(path)
@@ -142,17 +150,17 @@ def _plan_path(attribute: QualifiedAttribute, path: tuple[str, ...], limit: int,
     def failed(frame: Frame) -> object:
         if not slow:
             # Planned on first use, which most programs never reach.
-            slow.append(_plan_general(attribute, limit))
+            slow.append(_plan_general(attribute))
         try:
             value = slow[0](frame)
         except EvaluationError as error:
-            charge(frame, limit, extra)
+            charge(frame, extra)
             raise with_offset(error, offset) from None
-        charge(frame, limit, extra)
+        charge(frame, extra)
         return value
 
     if len(path) == 3:
-        return _path_of_three(slot, path, limit, steps, failed)
+        return _path_of_three(slot, path, steps, failed)
 
     def run(frame: Frame) -> object:
         value = frame[slot]
@@ -162,16 +170,14 @@ def _plan_path(attribute: QualifiedAttribute, path: tuple[str, ...], limit: int,
         except (KeyError, TypeError):
             return failed(frame)
         cost = frame[COST] = frame[COST] + units
-        if cost > limit:
-            cancel_over_limit(frame, limit, steps)
+        if cost > COST_LIMIT:
+            cancel_over_limit(frame, steps)
         return value
 
     return run
 
 
-def _path_of_three(
-    slot: int, path: tuple[str, ...], limit: int, steps: tuple[int, ...], failed: Run
-) -> Run:
+def _path_of_three(slot: int, path: tuple[str, ...], steps: tuple[int, ...], failed: Run) -> Run:
     first, second, third = path
     units = len(steps)
 
@@ -181,29 +187,29 @@ def _path_of_three(
         except (KeyError, TypeError):
             return failed(frame)
         cost = frame[COST] = frame[COST] + units
-        if cost > limit:
-            cancel_over_limit(frame, limit, steps)
+        if cost > COST_LIMIT:
+            cancel_over_limit(frame, steps)
         return value
 
     return run
 
 
-def _plan_general(attribute: QualifiedAttribute, limit: int) -> Run:
+def _plan_general(attribute: QualifiedAttribute) -> Run:
     """Resolve the base, then apply the qualifiers one by one."""
-    base = _base(attribute, limit)
+    base = _base(attribute)
     qualifiers = attribute.qualifiers
     if attribute.branches is not None:
         return base
     first = next((i for i, q in enumerate(qualifiers) if q.optional), len(qualifiers))
-    gets = [_getter(q, limit) for q in qualifiers[:first]]
-    rest = [_finder(q, limit) for q in qualifiers[first:]]
+    gets = [_getter(q) for q in qualifiers[:first]]
+    rest = [_finder(q) for q in qualifiers[first:]]
 
     def run(frame: Frame) -> object:
         value = base(frame)
         if type(value) is Optional:
             if not value.present:
                 return value
-            return _plan_optional(frame, value.value, [_finder(q, limit) for q in qualifiers])
+            return _plan_optional(frame, value.value, [_finder(q) for q in qualifiers])
         for get in gets:
             value = get(frame, value)
         return _plan_optional(frame, value, rest) if rest else value
@@ -220,20 +226,20 @@ def _plan_optional(frame: Frame, value: object, finds: Sequence[Take]) -> object
     return Optional(value)
 
 
-def _base(attribute: QualifiedAttribute, limit: int) -> Run:
+def _base(attribute: QualifiedAttribute) -> Run:
     slot, operand = attribute.slot, attribute.operand
     if attribute.branches is None:
         return operand if operand is not None else _plain_variable(slot)
     deep = attribute.depth % CHOICES == CHOICES - 1
-    choose = on_fresh_stack(_choice, attribute, limit) if deep else _choice(attribute, limit)
+    choose = on_fresh_stack(_choice, attribute) if deep else _choice(attribute)
     return (lambda frame: on_fresh_stack(choose, frame)) if deep else choose
 
 
-def _choice(attribute: QualifiedAttribute, limit: int) -> Run:
+def _choice(attribute: QualifiedAttribute) -> Run:
     condition, offset = attribute.operand, attribute.offset
     assert condition is not None  # noqa: S101  # see QualifiedAttribute
     assert attribute.branches is not None  # noqa: S101  # see QualifiedAttribute
-    truthy, falsy = resolve(attribute.branches[0], limit), resolve(attribute.branches[1], limit)
+    truthy, falsy = resolve(attribute.branches[0]), resolve(attribute.branches[1])
 
     def choose(frame: Frame) -> object:
         value = condition(frame)
@@ -271,7 +277,7 @@ def _plan_key(qualifier: Qualifier) -> Run | None:
     return run
 
 
-def _getter(qualifier: Qualifier, limit: int) -> Take:
+def _getter(qualifier: Qualifier) -> Take:
     """Return a qualifier that fails if the key does not exist; it always costs 1."""
     constant, dynamic, test, offset = (
         qualifier.key,
@@ -287,15 +293,15 @@ def _getter(qualifier: Qualifier, limit: int) -> Take:
             if value is MISSING and not test:
                 raise missing_key_error(container, key)
         except EvaluationError as error:
-            charge(frame, limit, 1)
+            charge(frame, 1)
             raise with_offset(error, offset) from None
-        charge(frame, limit, 1)
+        charge(frame, 1)
         return value is not MISSING if test else value
 
     return get
 
 
-def _finder(qualifier: Qualifier, limit: int) -> Take:
+def _finder(qualifier: Qualifier) -> Take:
     """Return a qualifier that accepts a missing key; it costs 1 only if the key exists."""
     constant, dynamic = qualifier.key, _plan_key(qualifier)
 
@@ -303,7 +309,7 @@ def _finder(qualifier: Qualifier, limit: int) -> Take:
         key = constant if dynamic is None else dynamic(frame)
         value = look_up(container, key)
         if value is not MISSING:
-            charge(frame, limit, 1)
+            charge(frame, 1)
         return value
 
     return find_

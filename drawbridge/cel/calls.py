@@ -11,6 +11,7 @@ from drawbridge.cel.declare import Cost, Implementation
 from drawbridge.cel.errors import EvaluationError
 from drawbridge.cel.frame import (
     COST,
+    COST_LIMIT,
     UNSET,
     Cancelled,
     Frame,
@@ -39,12 +40,11 @@ def traversal(length: int) -> int:
 TENTHS = tuple(traversal(length) for length in range(MOST))
 
 
-def unary(  # noqa: PLR0913, PLR0917  # the parts of a call
+def unary(
     implementation: Implementation,
     argument: Run,
     cost: Cost | None,
     price: Price | None,
-    limit: int,
     offset: int,
 ) -> Run:
     """Plan a function of one argument."""
@@ -57,12 +57,12 @@ def unary(  # noqa: PLR0913, PLR0917  # the parts of a call
                 spend_call(frame, price(value))
             result = implementation(value)
         except EvaluationError as error:
-            _charge_call(frame, limit, cost, (error if value is UNSET else value,), error)
+            _charge_call(frame, cost, (error if value is UNSET else value,), error)
             raise with_offset(error, offset) from None
         amount = 1 if cost is None else cost((value,), result)
         total = frame[COST] = frame[COST] + amount
-        if total > limit:
-            cancel_over_limit(frame, limit, (amount,))
+        if total > COST_LIMIT:
+            cancel_over_limit(frame, (amount,))
         return result
 
     return run
@@ -74,7 +74,6 @@ def binary(  # noqa: PLR0913, PLR0917  # the parts of a call
     right: Run,
     cost: Cost | None,
     price: Price | None,
-    limit: int,
     offset: int,
 ) -> Run:
     """Plan a function of two arguments; both are evaluated even if the first fails."""
@@ -93,23 +92,22 @@ def binary(  # noqa: PLR0913, PLR0917  # the parts of a call
                 a, b = error, _evaluate_for_cost(right, frame)
             elif b is UNSET:
                 b = error
-            _charge_call(frame, limit, cost, (a, b), error)
+            _charge_call(frame, cost, (a, b), error)
             raise with_offset(error, offset) from None
         amount = 1 if cost is None else cost((a, b), result)
         total = frame[COST] = frame[COST] + amount
-        if total > limit:
-            cancel_over_limit(frame, limit, (amount,))
+        if total > COST_LIMIT:
+            cancel_over_limit(frame, (amount,))
         return result
 
     return run
 
 
-def binary_constant(  # noqa: PLR0913, PLR0917  # the parts of a call
+def binary_constant(
     implementation: Implementation,
     left: Run,
     constant: object,
     steps: tuple[int, ...],
-    limit: int,
     offset: int,
 ) -> Run:
     """Plan a function of two arguments that costs 1 and whose second argument is known."""
@@ -121,23 +119,22 @@ def binary_constant(  # noqa: PLR0913, PLR0917  # the parts of a call
             result = implementation(left(frame), constant)
         except EvaluationError as error:
             total = frame[COST] = frame[COST] + amount
-            if total > limit:
-                cancel_over_limit(frame, limit, steps)
+            if total > COST_LIMIT:
+                cancel_over_limit(frame, steps)
             raise with_offset(error, offset) from None
         total = frame[COST] = frame[COST] + amount
-        if total > limit:
-            cancel_over_limit(frame, limit, steps)
+        if total > COST_LIMIT:
+            cancel_over_limit(frame, steps)
         return result
 
     return run
 
 
-def slot_constant(  # noqa: PLR0913, PLR0917  # the parts of a call
+def slot_constant(
     implementation: Implementation,
     slot: int,
     constant: object,
     steps: tuple[int, ...],
-    limit: int,
     offset: int,
 ) -> Run:
     """Plan the same for a first argument that is a comprehension variable."""
@@ -146,8 +143,8 @@ def slot_constant(  # noqa: PLR0913, PLR0917  # the parts of a call
 
     def run(frame: Frame) -> object:
         total = frame[COST] = frame[COST] + amount
-        if total > limit:
-            cancel_over_limit(frame, limit, steps)
+        if total > COST_LIMIT:
+            cancel_over_limit(frame, steps)
         try:
             return implementation(frame[slot], constant)
         except EvaluationError as error:
@@ -156,15 +153,13 @@ def slot_constant(  # noqa: PLR0913, PLR0917  # the parts of a call
     return run
 
 
-def two_slots(
-    implementation: Implementation, first: int, second: int, limit: int, offset: int
-) -> Run:
+def two_slots(implementation: Implementation, first: int, second: int, offset: int) -> Run:
     """Plan a function of two comprehension variables that costs 1."""
 
     def run(frame: Frame) -> object:
         total = frame[COST] = frame[COST] + 3
-        if total > limit:
-            cancel_over_limit(frame, limit, (1, 1, 1))
+        if total > COST_LIMIT:
+            cancel_over_limit(frame, (1, 1, 1))
         try:
             return implementation(frame[first], frame[second])
         except EvaluationError as error:
@@ -173,12 +168,11 @@ def two_slots(
     return run
 
 
-def variadic(  # noqa: PLR0913, PLR0917  # the parts of a call
+def variadic(
     implementation: Implementation,
     arguments: Sequence[Run],
     cost: Cost | None,
     price: Price | None,
-    limit: int,
     offset: int,
 ) -> Run:
     """Plan a function of any number of arguments; the first failure ends it without a charge."""
@@ -192,16 +186,16 @@ def variadic(  # noqa: PLR0913, PLR0917  # the parts of a call
         except EvaluationError as error:
             # cel-go charges a call after it evaluates all arguments, even if one fails.
             if len(values) == last:
-                _charge_call(frame, limit, cost, (*values, error), error)
+                _charge_call(frame, cost, (*values, error), error)
             raise with_offset(error, offset) from None
         try:
             if price is not None:
                 spend_call(frame, price(*values))
             result = implementation(*values)
         except EvaluationError as error:
-            _charge_call(frame, limit, cost, tuple(values), error)
+            _charge_call(frame, cost, tuple(values), error)
             raise with_offset(error, offset) from None
-        charge(frame, limit, 1 if cost is None else cost(tuple(values), result))
+        charge(frame, 1 if cost is None else cost(tuple(values), result))
         return result
 
     return run
@@ -214,7 +208,6 @@ def search(  # noqa: PLR0913, PLR0917  # the parts of a call
     cost: Cost | None,
     price: Price,
     slot: int,
-    limit: int,
     offset: int,
 ) -> Run:
     """Plan a search for a constant pattern; a loop searches a text once in an evaluation.
@@ -243,10 +236,10 @@ def search(  # noqa: PLR0913, PLR0917  # the parts of a call
                     result = implementation(value, pattern)
                     amount = 1 if cost is None else cost((value, pattern), result)
             except EvaluationError as error:
-                _charge_call(frame, limit, cost, (value, pattern), error)
+                _charge_call(frame, cost, (value, pattern), error)
                 raise with_offset(error, offset) from None
             frame[slot] = value, result, amount
-        charge(frame, limit, amount)
+        charge(frame, amount)
         return result
 
     return run
@@ -264,14 +257,14 @@ def _search_short(
 
 
 def _charge_call(
-    frame: Frame, limit: int, cost: Cost | None, values: tuple[object, ...], result: object
+    frame: Frame, cost: Cost | None, values: tuple[object, ...], result: object
 ) -> None:
     try:
         amount = 1 if cost is None else cost(values, result)
     except EvaluationError as error:
         # cel-go panics here, so neither `||` nor `&&` absorbs this error.
         raise Cancelled(error.kind, error.message) from None
-    charge(frame, limit, amount)
+    charge(frame, amount)
 
 
 def _evaluate_for_cost(argument: Run, frame: Frame) -> object:
@@ -283,9 +276,7 @@ def _evaluate_for_cost(argument: Run, frame: Frame) -> object:
         return error
 
 
-def equality(  # noqa: PLR0913  # the parts of a call
-    left: Run, right: Run, cost: Cost, limit: int, offset: int, *, negated: bool
-) -> Run:
+def equality(left: Run, right: Run, cost: Cost, offset: int, *, negated: bool) -> Run:
     """Plan `==` and `!=`; values of different kinds are unequal, not an error."""
     wanted = not negated
 
@@ -305,9 +296,9 @@ def equality(  # noqa: PLR0913  # the parts of a call
                 b = error
             elif negated:
                 absorb(frame, error)
-                _charge_call(frame, limit, cost, (a, b), True)  # noqa: FBT003  # a result
+                _charge_call(frame, cost, (a, b), True)  # noqa: FBT003  # a result
                 return True
-            _charge_call(frame, limit, cost, (a, b), error)
+            _charge_call(frame, cost, (a, b), error)
             raise with_offset(error, offset) from None
         if type(a) is str and type(b) is str:
             length = min(len(a), len(b))
@@ -315,16 +306,14 @@ def equality(  # noqa: PLR0913  # the parts of a call
         else:
             amount = cost((a, b), result)
         total = frame[COST] = frame[COST] + amount
-        if total > limit:
-            cancel_over_limit(frame, limit, (amount,))
+        if total > COST_LIMIT:
+            cancel_over_limit(frame, (amount,))
         return result
 
     return run
 
 
-def equal_to_text(  # noqa: PLR0913  # the parts of a call
-    left: Run, text: str, cost: Cost, limit: int, offset: int, *, negated: bool
-) -> Run:
+def equal_to_text(left: Run, text: str, cost: Cost, offset: int, *, negated: bool) -> Run:
     """Plan `==` and `!=` with a constant string, the most frequent comparison."""
     costs = [traversal(length) for length in range(len(text) + 1)]
     longest = len(text)
@@ -344,13 +333,13 @@ def equal_to_text(  # noqa: PLR0913  # the parts of a call
         except EvaluationError as error:
             if value is not UNSET and negated:
                 absorb(frame, error)
-                charge(frame, limit, cost((value, text), True))  # noqa: FBT003  # a result
+                charge(frame, cost((value, text), True))  # noqa: FBT003  # a result
                 return True
-            _charge_call(frame, limit, cost, (error if value is UNSET else value, text), error)
+            _charge_call(frame, cost, (error if value is UNSET else value, text), error)
             raise with_offset(error, offset) from None
         total = frame[COST] = frame[COST] + amount
-        if total > limit:
-            cancel_over_limit(frame, limit, (amount,))
+        if total > COST_LIMIT:
+            cancel_over_limit(frame, (amount,))
         return result
 
     return run
@@ -417,7 +406,7 @@ def membership(element: Run, contains: Callable[[object], bool]) -> Run:
     return run
 
 
-def not_strictly_false(argument: Run, limit: int) -> Run:
+def not_strictly_false(argument: Run) -> Run:
     """Plan the loop condition of a comprehension: any value but false, or an error."""
 
     def run(frame: Frame) -> object:
@@ -426,7 +415,7 @@ def not_strictly_false(argument: Run, limit: int) -> Run:
         except EvaluationError as error:
             absorb(frame, error)
             value = True
-        charge(frame, limit, 1)
+        charge(frame, 1)
         return value if type(value) is bool else True
 
     return run

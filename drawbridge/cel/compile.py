@@ -49,10 +49,10 @@ from drawbridge.cel.types import DYN
 from drawbridge.cel.values import make_map, type_value_of
 
 
-def compile_tree(checked: Checked, variables: Sequence[str], limit: int) -> Compiled:
+def compile_tree(checked: Checked, variables: Sequence[str]) -> Compiled:
     """Compile a checked tree; raises EvaluationError if a constant in it is invalid."""
     slots = {name: LocalVariable(FIRST + i) for i, name in enumerate(variables)}
-    planner = ProgramPlanner(checked, limit, slots)
+    planner = ProgramPlanner(checked, slots)
     planner.slots = FIRST + len(variables)
     run = planner.run(checked.node)
     return Compiled(
@@ -65,7 +65,6 @@ class ProgramPlanner:
     """The planner of one expression."""
 
     checked: Checked
-    limit: int
     globals: Mapping[str, LocalVariable]
     scope: dict[str, LocalVariable] = field(default_factory=dict)
     fresh: set[int] = field(default_factory=set)
@@ -110,9 +109,9 @@ class ProgramPlanner:
     def close(self, step: Step) -> Run:
         """Return the closure of a step."""
         if isinstance(step, FoldedValue):
-            return constant(step.value, step.steps, self.limit)
+            return constant(step.value, step.steps)
         if isinstance(step, QualifiedAttribute):
-            return evaluate(step, self.limit)
+            return evaluate(step)
         return step
 
     def attribute(self, step: Step, offset: int) -> QualifiedAttribute:
@@ -174,7 +173,7 @@ class ProgramPlanner:
                 raise EvaluationError("constant", "invalid qualifier type", node.offset)
             qualifier.key = key.value
         elif isinstance(key, QualifiedAttribute):
-            qualifier.index = resolve(key, self.limit)
+            qualifier.index = resolve(key)
         else:
             qualifier.index = self.close(key)
         return base.add(qualifier)
@@ -229,17 +228,17 @@ class ProgramPlanner:
             folded = self.folded(node, body, constants, cost, price)
             if folded is not None:
                 return folded
-        limit, offset = self.limit, node.offset
+        offset = node.offset
         if len(steps) == 2 and not is_variadic(resolved, steps[1]):
             return self.binary(body, steps, cost, price, offset)
         last = steps[-1] if price is not None and len(steps) == 2 else None
         if price is not None and isinstance(last, FoldedValue) and not last.steps:
             self.slots += 1
             slot, text = self.slots - 1, self.close(steps[0])
-            return calls.search(body, text, last.value, cost, price, slot, limit, offset)
+            return calls.search(body, text, last.value, cost, price, slot, offset)
         if len(steps) == 1:
-            return calls.unary(body, self.close(steps[0]), cost, price, limit, offset)
-        return calls.variadic(body, [self.close(s) for s in steps], cost, price, limit, offset)
+            return calls.unary(body, self.close(steps[0]), cost, price, offset)
+        return calls.variadic(body, [self.close(s) for s in steps], cost, price, offset)
 
     def binary(
         self,
@@ -250,19 +249,18 @@ class ProgramPlanner:
         offset: int,
     ) -> Run:
         """Plan a call of two arguments, with a faster plan for known arguments."""
-        limit = self.limit
         left, right = steps
         if cost is None and price is None:
             floor = FIRST + len(self.globals)
             first, second = local_slot(left, floor), local_slot(right, floor)
             if first >= 0 and isinstance(right, FoldedValue):
-                return calls.slot_constant(body, first, right.value, right.steps, limit, offset)
+                return calls.slot_constant(body, first, right.value, right.steps, offset)
             if first >= 0 and second >= 0:
-                return calls.two_slots(body, first, second, limit, offset)
+                return calls.two_slots(body, first, second, offset)
             if isinstance(right, FoldedValue):
                 run = self.close(left)
-                return calls.binary_constant(body, run, right.value, right.steps, limit, offset)
-        return calls.binary(body, self.close(left), self.close(right), cost, price, limit, offset)
+                return calls.binary_constant(body, run, right.value, right.steps, offset)
+        return calls.binary(body, self.close(left), self.close(right), cost, price, offset)
 
     def folded(
         self,
@@ -349,14 +347,12 @@ class ProgramPlanner:
         left, right = (self.plan(argument) for argument in node.args)
         function = self.checked.calls[node.id].function
         cost = function.cost or function.overloads[0].cost or unit_cost
-        negated, limit, offset = node.function == "_!=_", self.limit, node.offset
+        negated, offset = node.function == "_!=_", node.offset
         if isinstance(right, FoldedValue) and type(right.value) is str and not right.steps:
             close = partial(self.close, left)
-            return equal_to_text(left, close, right.value, cost, limit, offset, negated=negated)
+            return equal_to_text(left, close, right.value, cost, offset, negated=negated)
         self.work += EQUALITY
-        return calls.equality(
-            self.close(left), self.close(right), cost, limit, offset, negated=negated
-        )
+        return calls.equality(self.close(left), self.close(right), cost, offset, negated=negated)
 
     def member(self, node: ast.Call) -> Step:
         """Plan `in`; a list of constants becomes a lookup table."""
@@ -377,7 +373,7 @@ class ProgramPlanner:
 
     def proceeds(self, node: ast.Call) -> Step:
         """Plan `@not_strictly_false`."""
-        return calls.not_strictly_false(self.run(node.args[0]), self.limit)
+        return calls.not_strictly_false(self.run(node.args[0]))
 
     def list_literal(self, node: ast.ListLiteral) -> Step:
         """Plan a list literal; it is a constant if its elements are."""
@@ -388,7 +384,7 @@ class ProgramPlanner:
             self.work = before
             return folding.aggregate([step.value for step in constants], constants, LIST_COST)
         runs = [self.close(step) for step in steps]
-        return aggregates.plan_list(runs, node.optional, self.limit, node.offset)
+        return aggregates.plan_list(runs, node.optional, node.offset)
 
     def map_literal(self, node: ast.MapLiteral) -> Step:
         """Plan a map literal; it is a constant if its entries are."""
@@ -404,13 +400,13 @@ class ProgramPlanner:
             entries = make_map(pairs)
             return folding.aggregate(entries, constants, MAP_COST)
         runs = [(self.close(key), self.close(value)) for key, value in steps]
-        return aggregates.plan_map(runs, optional, self.limit, node.offset)
+        return aggregates.plan_map(runs, optional, node.offset)
 
     def message(self, node: ast.MessageLiteral) -> Step:
         """Plan a well-known message; each evaluation creates and charges it."""
         name = self.checked.names[node.id].name
         fields = [(f"{entry.key}", self.run(entry.value), entry.optional) for entry in node.entries]
-        return aggregates.plan_message(name, fields, self.limit, node.offset)
+        return aggregates.plan_message(name, fields, node.offset)
 
     def comprehension(self, node: ast.Comprehension) -> Step:
         """Plan a fold; frequent forms have their own loops."""
@@ -443,7 +439,7 @@ class ProgramPlanner:
             node.offset, work, source, first, second, accumulator.slot, condition, step, result
         )
         if decides is not None:
-            return comprehension_plans.quantified(parts, step, self.limit, decides=decides)
+            return comprehension_plans.quantified(parts, step, decides=decides)
         return comprehension_plans.fold(parts)
 
     def scopes(

@@ -13,6 +13,7 @@ from drawbridge.cel.calls import NO_OVERLOAD
 from drawbridge.cel.errors import EvaluationError
 from drawbridge.cel.frame import (
     COST,
+    COST_LIMIT,
     UNSET,
     WORK,
     Frame,
@@ -128,7 +129,7 @@ def pairs(value: object) -> Iterable[tuple[object, object]]:
 
 
 def quantified(  # noqa: C901  # one loop is what makes it fast
-    parts: Fold, predicate: Run, limit: int, *, decides: bool
+    parts: Fold, predicate: Run, *, decides: bool
 ) -> Run:
     """Plan `exists` (`decides` is True) and `all` (False) as one loop.
 
@@ -158,8 +159,8 @@ def quantified(  # noqa: C901  # one loop is what makes it fast
             else:
                 frame[variable] = element
             cost = frame[COST] = frame[COST] + units
-            if cost > limit:
-                cancel_over_limit(frame, limit, (1,) * units)
+            if cost > COST_LIMIT:
+                cancel_over_limit(frame, (1,) * units)
             try:
                 value = predicate(frame)
             except EvaluationError as error:
@@ -169,12 +170,12 @@ def quantified(  # noqa: C901  # one loop is what makes it fast
             if value is decides:
                 # If the range had one more element, its condition would end the loop.
                 more = before if next(rounds, UNSET) is not UNSET else 0
-                charge_units(frame, limit, more + 1)
+                charge_units(frame, more + 1)
                 frame[WORK] -= length_hint(rounds) * work
                 return decides
             if value is not otherwise:
                 failure = failure or EvaluationError("no_such_overload", NO_OVERLOAD, offset)
-        charge(frame, limit, 1)
+        charge(frame, 1)
         if failure is not None:
             raise failure
         return otherwise

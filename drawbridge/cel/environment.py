@@ -22,7 +22,6 @@ from drawbridge.cel.types import Type
 from drawbridge.cel.validate import Validators, validate
 from drawbridge.cel.values import MISSING, CelValue, type_name
 
-COST_LIMIT = 1_000_000
 NEWER = 37  # the minor version of Kubernetes that introduced cel-go 0.29
 OutputCheck = Callable[[Type], str | None]
 
@@ -153,12 +152,10 @@ class Environment:
         sizes: Sizes = lambda path: None,  # noqa: ARG005  # nothing is known
         output: OutputCheck = lambda type_: None,  # noqa: ARG005  # everything is fine
         boolean: bool = False,
-        limit: int = COST_LIMIT,
         validators: Validators = (),
         container: str = "",
     ) -> None:
         self.version = version
-        self.limit = limit
         self._names = tuple(variables)
         self._sizes, self._output, self._boolean = sizes, output, boolean
         self._validators = validators
@@ -183,7 +180,7 @@ class Environment:
         if wrong is not None:
             raise CompileError((Problem("not_bool", 0, 0, wrong),))
         try:
-            compiled = compile_tree(checked, self._names, self.limit)
+            compiled = compile_tree(checked, self._names)
         except EvaluationError as error:
             raise CompileError((_constant(error),)) from None
         return Program(

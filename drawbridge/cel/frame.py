@@ -16,6 +16,8 @@ Frame = list[Any]
 Run = Callable[[Frame], object]
 
 COST, WORK, FIRST = 0, 1, 2
+# Of one evaluation, as in Kubernetes.
+COST_LIMIT = 1_000_000
 LIST_COST, MAP_COST, MESSAGE_COST = 10, 30, 40
 
 
@@ -37,32 +39,32 @@ class Unset:
 UNSET = Unset()
 
 
-def cancel_over_limit(frame: Frame, limit: int, steps: Sequence[int]) -> None:
+def cancel_over_limit(frame: Frame, steps: Sequence[int]) -> None:
     """Cancel an evaluation at the one of the last `steps` that exceeds the limit."""
     cost = frame[COST] - sum(steps)
     for step in steps:
         cost += step
-        if cost > limit:
+        if cost > COST_LIMIT:
             break
     frame[COST] = cost
     raise Cancelled("cost_exceeded", "operation cancelled: actual cost limit exceeded")
 
 
-def charge(frame: Frame, limit: int, amount: int) -> None:
+def charge(frame: Frame, amount: int) -> None:
     """Charge one step."""
     cost = frame[COST] = frame[COST] + amount
-    if cost > limit:
-        cancel_over_limit(frame, limit, (amount,))
+    if cost > COST_LIMIT:
+        cancel_over_limit(frame, (amount,))
 
 
-def charge_units(frame: Frame, limit: int, count: int) -> None:
+def charge_units(frame: Frame, count: int) -> None:
     """Charge steps of 1 each."""
     cost = frame[COST] = frame[COST] + count
-    if cost > limit:
-        cancel_over_limit(frame, limit, (1,) * count)
+    if cost > COST_LIMIT:
+        cancel_over_limit(frame, (1,) * count)
 
 
-def constant(value: object, steps: tuple[int, ...], limit: int) -> Run:
+def constant(value: object, steps: tuple[int, ...]) -> Run:
     """Return the closure of a known value; each evaluation charges `steps`."""
     if not steps:
         return lambda frame: value  # noqa: ARG005  # every step takes the frame
@@ -70,8 +72,8 @@ def constant(value: object, steps: tuple[int, ...], limit: int) -> Run:
 
     def run(frame: Frame) -> object:
         cost = frame[COST] = frame[COST] + total
-        if cost > limit:
-            cancel_over_limit(frame, limit, steps)
+        if cost > COST_LIMIT:
+            cancel_over_limit(frame, steps)
         return value
 
     return run

@@ -9,16 +9,15 @@ from drawbridge.cel import calls
 from drawbridge.cel.attributes import QualifiedAttribute
 from drawbridge.cel.calls import traversal
 from drawbridge.cel.declare import Cost
-from drawbridge.cel.frame import COST, Frame, Run, cancel_over_limit
+from drawbridge.cel.frame import COST, COST_LIMIT, Frame, Run, cancel_over_limit
 from drawbridge.cel.shapes import Step
 
 
-def equal_to_text(  # noqa: PLR0913, PLR0917  # the parts of a comparison
+def equal_to_text(  # noqa: PLR0913  # the parts of a comparison
     left: Step,
     close: Callable[[], Run],
     text: str,
     cost: Cost,
-    limit: int,
     offset: int,
     *,
     negated: bool,
@@ -26,7 +25,7 @@ def equal_to_text(  # noqa: PLR0913, PLR0917  # the parts of a comparison
     """Plan `==` and `!=` with a constant string; `close` plans the left side."""
 
     def exact() -> Run:
-        return calls.equal_to_text(close(), text, cost, limit, offset, negated=negated)
+        return calls.equal_to_text(close(), text, cost, offset, negated=negated)
 
     path = left.path() if isinstance(left, QualifiedAttribute) else None
     if path is None or not isinstance(left, QualifiedAttribute) or len(path) not in (1, 3):
@@ -34,7 +33,7 @@ def equal_to_text(  # noqa: PLR0913, PLR0917  # the parts of a comparison
     own = len(path) + 1
     costs = [own + traversal(length) for length in range(len(text) + 1)]
     apart = _plan_on_demand(exact)
-    return _compare(left.slot, path, text, costs, limit, apart, wanted=not negated)
+    return _compare(left.slot, path, text, costs, apart, wanted=not negated)
 
 
 def _plan_on_demand(exact: Callable[[], Run]) -> Run:
@@ -49,18 +48,17 @@ def _plan_on_demand(exact: Callable[[], Run]) -> Run:
     return run
 
 
-def _cancel_at_step(frame: Frame, limit: int, amount: int, own: int) -> None:
+def _cancel_at_step(frame: Frame, amount: int, own: int) -> None:
     """Cancel at the step that exceeds the limit: `own` steps of 1, then the comparison."""
-    cancel_over_limit(frame, limit, (*(1,) * own, amount - own))
+    cancel_over_limit(frame, (*(1,) * own, amount - own))
 
 
 # Both closures differ only in the lookup. A shared function would add a third to their run time.
-def _compare(  # noqa: PLR0913, PLR0917  # the parts of a comparison
+def _compare(  # noqa: PLR0913  # the parts of a comparison
     slot: int,
     path: tuple[str, ...],
     text: str,
     costs: list[int],
-    limit: int,
     apart: Run,
     *,
     wanted: bool,
@@ -79,8 +77,8 @@ def _compare(  # noqa: PLR0913, PLR0917  # the parts of a comparison
             length = len(value)
             amount = costs[length if length < longest else longest]  # noqa: FURB136  # faster
             total = frame[COST] = frame[COST] + amount
-            if total > limit:
-                _cancel_at_step(frame, limit, amount, 2)
+            if total > COST_LIMIT:
+                _cancel_at_step(frame, amount, 2)
             return (value == text) is wanted
 
         return one_key
@@ -96,8 +94,8 @@ def _compare(  # noqa: PLR0913, PLR0917  # the parts of a comparison
         length = len(value)
         amount = costs[length if length < longest else longest]  # noqa: FURB136  # faster
         total = frame[COST] = frame[COST] + amount
-        if total > limit:
-            _cancel_at_step(frame, limit, amount, 4)
+        if total > COST_LIMIT:
+            _cancel_at_step(frame, amount, 4)
         return (value == text) is wanted
 
     return three_keys

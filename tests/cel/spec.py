@@ -196,7 +196,7 @@ def _unchecked(plain: Plain, made: Environment) -> CelValue:
             calls[part.id] = _resolved(part, declared.functions)
     used = tuple(dict.fromkeys(name.name for name in names.values()))
     checked = Checked(node, {}, names, calls, aggregates=())
-    compiled = compile_tree(checked, used, made.limit)
+    compiled = compile_tree(checked, used)
     frame = [0, 0, *(given.get(name, MISSING) for name in used), *[MISSING] * compiled.slots]
     return compiled.run(frame)
 

@@ -16,8 +16,9 @@ from drawbridge.cel.dra.environment import (
     device_variables,
     lists_readable,
 )
-from drawbridge.cel.environment import COST_LIMIT, Program
+from drawbridge.cel.environment import Program
 from drawbridge.cel.errors import CompileError, EvaluationError, Problem
+from drawbridge.cel.frame import COST_LIMIT
 from drawbridge.cel.programs import Programs
 from drawbridge.dra.device import Device
 from drawbridge.dra.gates import Gates

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from drawbridge.cel.environment import COST_LIMIT
+from drawbridge.cel.frame import COST_LIMIT
 from drawbridge.dra.claim import (
     DerivedAttribute,
     Devices,

@@ -12,7 +12,7 @@ from drawbridge.cel import EvaluationError, Program
 from drawbridge.cel.dra import Reads, Selectors, device_variables, find_reads
 from drawbridge.cel.dra.advice import describe_problem
 from drawbridge.cel.dra.environment import LENGTH_LIMIT
-from drawbridge.cel.environment import COST_LIMIT
+from drawbridge.cel.frame import COST_LIMIT
 from drawbridge.cel.meter import EXCEEDED
 from drawbridge.dra.classes import KIND, DeviceClass
 from drawbridge.dra.compatibility import Declaration, read_declarations
