@@ -115,8 +115,7 @@ class Checking:
 
     def undeclared(self, node: CelNode, name: str) -> None:
         """Record an undeclared name."""
-        within = self.declarations.container
-        message = f"undeclared reference to '{name}' (in container '{within}')"
+        message = f"undeclared reference to '{name}' (in container '')"
         self.complain("undeclared", node, message)
         self.types[node.id] = ERROR
 

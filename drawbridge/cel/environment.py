@@ -153,20 +153,13 @@ class Environment:
         output: OutputCheck = lambda type_: None,  # noqa: ARG005  # everything is fine
         boolean: bool = False,
         validators: Validators = (),
-        container: str = "",
     ) -> None:
         self.version = version
         self._names = tuple(variables)
         self._sizes, self._output, self._boolean = sizes, output, boolean
         self._validators = validators
         newer = int(version.partition(".")[2]) >= NEWER
-        self._declarations = declare(
-            libraries,
-            variables,
-            objects or {},
-            container=container,
-            local_first=newer,
-        )
+        self._declarations = declare(libraries, variables, objects or {}, local_first=newer)
         self._options = ParserOptions(
             macros=_macros(self._declarations.functions), escaped_fields=newer
         )

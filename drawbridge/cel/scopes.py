@@ -36,16 +36,15 @@ class Signature(NamedTuple):
 class Declarations:
     """All names that an expression may refer to.
 
-    `types` maps an identifier to its type, and `objects` a type name to its fields. Lookup starts
-    in the package `container`. `local_first` is the rule of cel-go since 0.27: a macro's variable
-    hides a longer name with the same first part, and a leading dot skips it.
+    `types` maps an identifier to its type, and `objects` a type name to its fields. `local_first`
+    is the rule of cel-go since 0.27: a macro's variable hides a longer name with the same first
+    part, and a leading dot skips it.
     """
 
     variables: Mapping[str, Type]
     functions: Mapping[str, Function]
     types: Mapping[str, Type]
     objects: Mapping[str, Mapping[str, Type]]
-    container: str = ""
     local_first: bool = False
     signatures: Mapping[tuple[str, bool, int], tuple[Signature, ...]] = field(init=False)
     roots: frozenset[str] = field(init=False)
@@ -64,37 +63,20 @@ class Declarations:
         roots = frozenset(name.partition(".")[0] for name in dotted)
         object.__setattr__(self, "roots", roots)
 
-    def candidates(self, name: str) -> tuple[str, ...]:
-        """Return the full names that `name` may refer to, in lookup order."""
-        if name.startswith("."):
-            return (name[1:],)
-        if not self.container:
-            return (name,)
-        parts = self.container.split(".")
-        prefixes = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
-        return (*(f"{prefix}.{name}" for prefix in prefixes), name)
-
     def function(self, name: str) -> Function | None:
         """Return the function that `name` refers to."""
-        function = self.functions.get(name)
-        if function is None or self.container:
-            for candidate in self.candidates(name):
-                function = self.functions.get(candidate)
-                if function is not None:
-                    return function
-        return function
+        return self.functions.get(name.removeprefix("."))
 
     def may_qualify(self, root: str) -> bool:
         """Tell whether a name that starts with the identifier `root` can be qualified."""
-        return root in self.roots or root.startswith(".") or bool(self.container)
+        return root in self.roots or root.startswith(".")
 
 
-def declare(  # an environment has this many options
+def declare(
     libraries: Iterable[Library],
     variables: Mapping[str, Type],
     objects: Mapping[str, Mapping[str, Type]],
     *,
-    container: str = "",
     local_first: bool = False,
 ) -> Declarations:
     """Return the declarations of `libraries`; later libraries add overloads to functions.
@@ -112,7 +94,7 @@ def declare(  # an environment has this many options
         types.update(library.types)
         for function in library.functions:
             functions[function.name] = _merged(functions.get(function.name), function)
-    return Declarations(variables, functions, types, objects, container, local_first)
+    return Declarations(variables, functions, types, objects, local_first)
 
 
 def _merged(before: Function | None, added: Function) -> Function:
@@ -163,26 +145,16 @@ class VariableScope:
     def find(self, name: str) -> tuple[ResolvedName, Type] | None:
         """Return the resolution and the type of an identifier."""
         declarations, local = self.declarations, self.local
-        if not local and name in declarations.names and not declarations.container:
-            return declarations.names[name]
-        hidden = declarations.local_first and name.removeprefix(".") in local
-        if hidden and not name.startswith("."):
-            return ResolvedName(name, None), local[name]
-        for candidate in declarations.candidates(name):
-            if candidate in local and not declarations.local_first:
-                return ResolvedName(candidate, None), local[candidate]
-            entry = declarations.names.get(candidate)
-            if entry is not None:
-                return (ResolvedName(f".{candidate}", entry[0].type), entry[1]) if hidden else entry
-        return None
+        plain = name.removeprefix(".")
+        if plain in local and (plain == name or not declarations.local_first):
+            return ResolvedName(plain, None), local[plain]
+        entry = declarations.names.get(plain)
+        if entry is not None and plain in local:
+            return ResolvedName(name, entry[0].type), entry[1]
+        return entry
 
     def find_qualified(self, root: str, name: str) -> tuple[ResolvedName, Type] | None:
         """Return the resolution of a qualified name whose first part is `root`."""
         if self.declarations.local_first and root in self.local:
             return None
-        declarations = self.declarations
-        for candidate in declarations.candidates(name):
-            resolution = declarations.names.get(candidate)
-            if resolution is not None:
-                return resolution
-        return None
+        return self.declarations.names.get(name.removeprefix("."))

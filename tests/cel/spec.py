@@ -131,7 +131,7 @@ def environment(plain: Plain) -> Environment:
         else:
             functions.append(_function(declared))
     given = (*libraries("1.37", stored=True), Library("test", tuple(functions)))
-    return Environment(variables, given, "1.37", container=plain.get("container", ""))
+    return Environment(variables, given, "1.37")
 
 
 def _function(declared: Plain) -> Function:
@@ -186,10 +186,10 @@ def _unchecked(plain: Plain, made: Environment) -> CelValue:
             if _spelt(part).partition(".")[0] in local:
                 names |= {part.id: ResolvedName(part.name, None)} if isinstance(part, Ident) else {}
                 continue
-            spelt = [name for name in declared.candidates(_spelt(part)) if name in given]
-            if spelt or isinstance(part, Ident):
-                name = spelt[0] if spelt else _spelt(part)
-                names[part.id] = ResolvedName(name, None if spelt else declared.types.get(name))
+            name = _spelt(part).removeprefix(".")
+            if name in given or isinstance(part, Ident):
+                type_name = None if name in given else declared.types.get(name)
+                names[part.id] = ResolvedName(name, type_name)
         elif isinstance(part, MessageLiteral):
             names[part.id] = ResolvedName(part.name, None)
         elif isinstance(part, Call):

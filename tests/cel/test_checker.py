@@ -165,27 +165,7 @@ def test_the_checker_does_not_change_the_tree() -> None:
     assert repr(node) == before
 
 
-NAMES = {"x": INT, "a.x": STRING, "a.b.x": BOOL, "a.b.c.y": DYN, "y": INT}
-
-
-@every_row(
-    ("container", "source", "type_"),
-    [
-        ("", "x", "int"),
-        ("a", "x", "string"),
-        ("a.b", "x", "bool"),
-        ("a.b.c", "x", "bool"),
-        ("a.b", ".x", "int"),
-        ("a.b", ".a.x", "string"),
-        ("a", "b.x", "bool"),
-        ("a.b.d", "c.y", "dyn"),
-        ("a.b", "y", "int"),
-    ],
-)
-def test_a_container_is_searched_from_the_innermost_package(
-    container: str, source: str, type_: str
-) -> None:
-    assert of_type(source, declare(LIBRARIES, NAMES, {}, container=container)) == type_
+NAMES = {"x": INT, "a.x": STRING}
 
 
 @every_row(
