@@ -36,7 +36,7 @@ def _close_call(stacks: ParserStacks, frame: BracketFrame) -> ParserState:
 def element(stacks: ParserStacks, frame: BracketFrame) -> ParserState:
     """Handle the position where an element or entry may begin or the literal may end."""
     tokens = stacks.tokens
-    kind, _, offset = tokens[stacks.at]
+    kind = tokens[stacks.at][0]
     close_bracket = _CLOSERS[frame.kind]
     if kind == "," and tokens[stacks.at - 1][0] != ",":
         stacks.at += 1
@@ -48,7 +48,6 @@ def element(stacks: ParserStacks, frame: BracketFrame) -> ParserState:
     frame.marked = kind == "?"
     if frame.marked:
         stacks.at += 1
-        check_optional_syntax(stacks, offset, "?")
     if frame.kind == "message":
         return _field(stacks, frame)
     frame.seen = len(stacks.complaints)
@@ -56,13 +55,6 @@ def element(stacks: ParserStacks, frame: BracketFrame) -> ParserState:
         frame.optional.add(len(stacks.operands) - frame.base)
     stacks.enter()
     return OPERAND
-
-
-def check_optional_syntax(stacks: ParserStacks, offset: int, words: str) -> None:
-    """Report a `?` mark if the environment does not support optional values."""
-    if not stacks.options.optional_syntax:
-        message = f"unsupported syntax '{words}': the environment has no optional values"
-        stacks.complaints.append(Complaint("syntax", offset, message))
 
 
 def _field(stacks: ParserStacks, frame: BracketFrame) -> ParserState:

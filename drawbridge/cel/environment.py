@@ -11,11 +11,11 @@ import msgspec
 
 from drawbridge.cel.checker import Checked, check, declare
 from drawbridge.cel.compile import compile_tree
-from drawbridge.cel.declare import UNBOUNDED, Function, Library
+from drawbridge.cel.declare import UNBOUNDED, Library
 from drawbridge.cel.errors import CompileError, EvaluationError, Problem
 from drawbridge.cel.estimate import Estimator, Sizes
 from drawbridge.cel.frame import COST, WORK, Cancelled, Frame, Run
-from drawbridge.cel.macros import BINDINGS, LISTS, OPTIONAL, STANDARD, TWO_VARIABLE, Macros
+from drawbridge.cel.macros import MACROS, SORT_BY
 from drawbridge.cel.meter import EXCEEDED, MOST_WORK, exceeded
 from drawbridge.cel.parser import ParserOptions, parse
 from drawbridge.cel.types import Type
@@ -160,9 +160,9 @@ class Environment:
         self._validators = validators
         newer = int(version.partition(".")[2]) >= NEWER
         self._declarations = declare(libraries, variables, objects or {}, local_first=newer)
-        self._options = ParserOptions(
-            macros=_macros(self._declarations.functions), escaped_fields=newer
-        )
+        sorts = "@sortByAssociatedKeys" in self._declarations.functions
+        macros = {**MACROS, **SORT_BY} if sorts else MACROS
+        self._options = ParserOptions(macros, escaped_fields=newer)
 
     def compile(self, source: str) -> Program:
         """Compile an expression; raises CompileError with all errors in it."""
@@ -206,19 +206,3 @@ def _constant(error: EvaluationError) -> Problem:
     if error.kind == EXCEEDED:
         return Problem(EXCEEDED, 0, 0, error.message)
     return Problem("constant", 0, 0, f"program instantiation failed: {error.message}")
-
-
-def _macros(functions: Mapping[str, Function]) -> Macros:
-    """Return the core macros and those of the libraries."""
-    macros = {**STANDARD, **BINDINGS}
-    for function, more in _EXPANDED.items():
-        if function in functions:
-            macros.update(more)
-    return macros
-
-
-_EXPANDED: Mapping[str, Macros] = {
-    "optional.of": OPTIONAL,
-    "cel.@mapInsert": TWO_VARIABLE,
-    "@sortByAssociatedKeys": LISTS,
-}

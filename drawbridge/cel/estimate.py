@@ -23,7 +23,7 @@ from drawbridge.cel.declare import (
 )
 from drawbridge.cel.fresh_stack import DEPTH, on_fresh_stack
 from drawbridge.cel.library.costs import add
-from drawbridge.cel.types import DYN, ERROR, Type
+from drawbridge.cel.types import ERROR, Type
 
 FieldPath = tuple[str, ...]
 Sizes = Callable[[FieldPath], Range | None]
@@ -36,8 +36,6 @@ ACCUMULATORS = frozenset({"__result__", "@result"})
 # Only their arguments cost.
 FREE = frozenset({"conditional", "logical_and", "logical_or"})
 ADDITIONS = frozenset({"add_string", "add_bytes", "add_list"})
-# No library declares an overload for the optional selection of a field.
-_UNTYPED = Overload("select_optional_field", (DYN, DYN), DYN, lambda *_: None)
 
 
 def union(a: Range, b: Range) -> Range:
@@ -216,7 +214,7 @@ class Estimator:
             arguments = (node.target, *arguments)
         most = 0
         result: Range | None = None
-        for overload in resolved.overloads or (_UNTYPED,):
+        for overload in resolved.overloads:
             cost, size = self.overload(node, resolved.function, overload, arguments)
             most = max(most, cost)
             if size is not None:

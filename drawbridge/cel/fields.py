@@ -2,11 +2,8 @@
 
 from drawbridge.cel.ast import Call, CelNode, Entry, Ident, Literal, Select
 from drawbridge.cel.checking import Checking, Resolved
-from drawbridge.cel.declare import Function
 from drawbridge.cel.types import BOOL, DYN, ERROR, Type, describe, optional_of
 from drawbridge.cel.unify import is_wild, unwrapped
-
-_OPTIONAL_SELECT = Function("_?._", ())
 
 
 def select(state: Checking, node: Select) -> None:
@@ -42,7 +39,7 @@ def optional_field(state: Checking, node: Call) -> None:
     field = name.value if isinstance(name, Literal) else None
     type_ = field_type(state, node, operand, str(field), optional=True)
     state.types[node.id] = state.unifier.resolve(type_)
-    function = state.declarations.functions.get(node.function, _OPTIONAL_SELECT)
+    function = state.declarations.functions[node.function]
     state.calls[node.id] = Resolved(function, function.overloads, namespaced=False)
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 
 from drawbridge.cel.ast import Call, CelNode, Literal, Select
 from drawbridge.cel.bracket_parsing import (
-    check_optional_syntax,
     close_bracket,
     complete_entry,
     element,
@@ -131,7 +130,6 @@ def _dot(stacks: ParserStacks) -> ParserState:
 def _optional_select(stacks: ParserStacks, dot: int) -> ParserState:
     place = stacks.tokens[stacks.at][2]
     field = Literal(stacks.ids(), place, field_name(stacks, place))
-    check_optional_syntax(stacks, dot, ".?")
     stacks.operands[-1] = Call(stacks.ids(), dot, "_?._", None, (stacks.operands[-1], field))
     stacks.higher()
     return COMPLETE
@@ -143,7 +141,6 @@ def _open_index(stacks: ParserStacks) -> ParserState:
     optional = stacks.tokens[stacks.at][0] == "?"
     if optional:
         stacks.at += 1
-        check_optional_syntax(stacks, offset, "[?")
     stacks.open("index", offset, "_[?_]" if optional else "_[_]", member=True)
     stacks.enter()
     return OPERAND

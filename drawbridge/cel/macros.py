@@ -270,7 +270,8 @@ def _sort_by(build: Builder, target: CelNode | None, args: Sequence[CelNode]) ->
     return build.bind(_SORTED, target, call)
 
 
-STANDARD: Macros = {
+MACROS: Macros = {
+    ("bind", 3, True): _bind,
     ("has", 1, False): _has,
     ("all", 2, True): _all,
     ("exists", 2, True): _exists,
@@ -278,8 +279,9 @@ STANDARD: Macros = {
     ("map", 2, True): _map,
     ("map", 3, True): _map,
     ("filter", 2, True): _filter,
-}
-TWO_VARIABLE: Macros = {
+    ("optMap", 2, True): _opt_map,
+    ("optFlatMap", 2, True): _opt_flat_map,
+    # With two variables.
     ("all", 3, True): _all,
     ("exists", 3, True): _exists,
     ("existsOne", 3, True): _exists_one,
@@ -291,6 +293,5 @@ TWO_VARIABLE: Macros = {
     ("transformMapEntry", 3, True): _transform_map_entry,
     ("transformMapEntry", 4, True): _transform_map_entry,
 }
-BINDINGS: Macros = {("bind", 3, True): _bind}
-OPTIONAL: Macros = {("optMap", 2, True): _opt_map, ("optFlatMap", 2, True): _opt_flat_map}
-LISTS: Macros = {("sortBy", 2, True): _sort_by}
+# The only macro that not every environment of Kubernetes has.
+SORT_BY: Macros = {("sortBy", 2, True): _sort_by}

@@ -13,6 +13,8 @@ from drawbridge.cel.parser_stacks import ParserOptions, ParserStacks, TooDeepErr
 
 __all__ = ["ParserOptions", "parse"]
 
+LONGEST = 100_000
+
 
 def parse(source: str, options: ParserOptions) -> CelNode:
     """Return the tree of `source`, or raise CompileError with all syntax errors.
@@ -22,8 +24,8 @@ def parse(source: str, options: ParserOptions) -> CelNode:
     text = source
     if not source.isascii():
         text = source.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if len(text) > options.size:
-        message = f"expression of {len(text)} characters, at most {options.size}"
+    if len(text) > LONGEST:
+        message = f"expression of {len(text)} characters, at most {LONGEST}"
         raise CompileError(locate_problems([Complaint("size", -1, message)], text))
     stacks = ParserStacks(tokenize(text), options)
     try:

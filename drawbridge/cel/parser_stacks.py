@@ -30,9 +30,7 @@ class ParserOptions:
     """The macros and syntax options of an environment."""
 
     macros: Macros
-    optional_syntax: bool = True
     escaped_fields: bool = False
-    size: int = 100_000
 
 
 class UnexpectedError(Exception):

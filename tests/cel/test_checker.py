@@ -8,14 +8,14 @@ from drawbridge.cel.ast import Call, CelNode, Ident, Select, walk
 from drawbridge.cel.checker import Checked, Declarations, check, declare
 from drawbridge.cel.errors import CompileError, Problem
 from drawbridge.cel.library.versions import libraries
-from drawbridge.cel.macros import BINDINGS, LISTS, OPTIONAL, STANDARD, TWO_VARIABLE
+from drawbridge.cel.macros import MACROS, SORT_BY
 from drawbridge.cel.parser import ParserOptions, parse
 from drawbridge.cel.types import ANY, BOOL, DYN, INT, STRING, Type, describe, list_of, map_of
 from drawbridge.cel.validate import KUBERNETES, validate
 from tests.tables import YamlValue, every_row, load_cases
 
 CASES = Path(__file__).parent / "cases"
-OPTIONS = ParserOptions({**STANDARD, **BINDINGS, **OPTIONAL, **TWO_VARIABLE, **LISTS})
+OPTIONS = ParserOptions({**MACROS, **SORT_BY})
 VARIABLES = {
     "b": BOOL,
     "d": DYN,

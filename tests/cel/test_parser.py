@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 
 from drawbridge.cel.ast import Ident, Literal, copy_tree, walk
 from drawbridge.cel.errors import CompileError, Problem
-from drawbridge.cel.macros import BINDINGS, LISTS, OPTIONAL, STANDARD, TWO_VARIABLE
+from drawbridge.cel.macros import MACROS, SORT_BY
 from drawbridge.cel.parser import ParserOptions, parse
 from tests.cel.trees import show
 from tests.tables import every_row, load_cases
 from tests.thorough import drawn
 
 CASES = Path(__file__).parent / "cases"
-OPTIONS = ParserOptions({**STANDARD, **BINDINGS, **OPTIONAL, **TWO_VARIABLE, **LISTS})
+OPTIONS = ParserOptions({**MACROS, **SORT_BY})
 NEWER = ParserOptions(OPTIONS.macros, escaped_fields=True)
-BARE = ParserOptions({}, optional_syntax=False)
+BARE = ParserOptions({})
 
 
 def trees() -> list[tuple[str, str]]:
@@ -67,12 +67,6 @@ def test_fields_may_be_quoted_if_the_version_supports_it(source: str, tree: str)
 @every_row("source", ["`a`", "m.``", "m.`a", "m.`a$`", "m.`a`(1)", "[1].all(`x`, x)"])
 def test_only_fields_may_be_quoted(source: str) -> None:
     assert kind(source, NEWER) == "syntax"
-
-
-@pytest.mark.parametrize("source", ["a.?b", "a[?b]", "[?a]", "{?a: b}", "A{?b: c}"])
-def test_optional_syntax_is_refused_without_optional_values(source: str) -> None:
-    assert kind(source, BARE) == "syntax"
-    assert kind(source, OPTIONS) is None
 
 
 def test_without_macros_a_macro_call_is_a_plain_call() -> None:
