@@ -5,7 +5,6 @@ refuses an expression by this number. Sizes come from literals, from the functio
 from the declared sizes of the variables.
 """
 
-import math
 from collections.abc import Callable
 
 import msgspec
@@ -15,21 +14,19 @@ from drawbridge.cel.checker import Checked
 from drawbridge.cel.declare import (
     ANY_SIZE,
     UNBOUNDED,
-    CallEstimate,
     Function,
     Operand,
     Overload,
     Range,
 )
+from drawbridge.cel.frame import LIST_COST, MAP_COST, MESSAGE_COST
 from drawbridge.cel.fresh_stack import DEPTH, on_fresh_stack
-from drawbridge.cel.library.costs import add
+from drawbridge.cel.library.costs import ONE
 from drawbridge.cel.types import ERROR, Type
 
 FieldPath = tuple[str, ...]
 Sizes = Callable[[FieldPath], Range | None]
 
-ONE = Range(1, 1)
-LIST, MAP, MESSAGE = 10, 30, 40
 SCALARS = frozenset({"bool", "double", "duration", "int", "timestamp", "uint"})
 SELECTABLE = frozenset({"map", "object", "param", "wrapper"})
 ACCUMULATORS = frozenset({"__result__", "@result"})
@@ -41,16 +38,6 @@ ADDITIONS = frozenset({"add_string", "add_bytes", "add_list"})
 def union(a: Range, b: Range) -> Range:
     """Return the smallest range that contains both."""
     return Range(min(a.min, b.min), max(a.max, b.max))
-
-
-def scale(size: Range, factor: float) -> Range:
-    """Return the cost at `factor` per unit, rounded up."""
-    return Range(_scaled(size.min, factor), _scaled(size.max, factor))
-
-
-def _scaled(size: int, factor: float) -> int:
-    value = math.ceil(float(size) * factor)
-    return UNBOUNDED if value >= 2**64 else value
 
 
 class EntrySizes(msgspec.Struct, frozen=True):
@@ -141,7 +128,7 @@ class Estimator:
 
     def list_literal(self, node: ast.ListLiteral) -> int:
         """A list costs 10 plus its elements."""
-        total = LIST
+        total = LIST_COST
         size = Range(UNBOUNDED if node.elements else 0, 0)
         for element in node.elements:
             total += self.cost(element)
@@ -152,7 +139,7 @@ class Estimator:
 
     def map_literal(self, node: ast.MapLiteral) -> int:
         """A map costs 30 plus its entries."""
-        total = MAP
+        total = MAP_COST
         key = value = Range(UNBOUNDED if node.entries else 0, 0)
         for entry in node.entries:
             assert not isinstance(entry.key, str)  # noqa: S101  # only messages have names for keys
@@ -165,7 +152,7 @@ class Estimator:
 
     def message(self, node: ast.MessageLiteral) -> int:
         """A message costs 40 plus its fields."""
-        return MESSAGE + sum(self.cost(entry.value) for entry in node.entries)
+        return MESSAGE_COST + sum(self.cost(entry.value) for entry in node.entries)
 
     def comprehension(self, node: ast.Comprehension) -> int:
         """Each element of the range may cost a condition and a step."""
@@ -246,10 +233,10 @@ class Estimator:
         """Return the cost of one overload without its arguments, and the size of its result."""
         if overload.id in FREE:
             return 0, self.conditional(node) if overload.id == "conditional" else None
-        own = None
         if overload.id in ADDITIONS:
-            own = self.addition(node, overload.id)
-        elif overload.estimate is not None or function.estimate is not None:
+            self.set_entries(node, _both(*map(self.entries_of, arguments)))
+        own = None
+        if overload.estimate is not None or function.estimate is not None:
             operands = tuple(map(self.operand, arguments))
             own = overload.estimate(operands) if overload.estimate else None
             if own is None and function.estimate is not None:
@@ -261,13 +248,6 @@ class Estimator:
         _, truthy, falsy = node.args
         self.set_entries(node, _both(self.entries_of(truthy), self.entries_of(falsy)))
         return union(self.size_or_any(truthy), self.size_or_any(falsy))
-
-    def addition(self, node: ast.Call, overload: str) -> CallEstimate:
-        """Strings cost by length, lists 1; the size of the sum is known."""
-        left, right = node.args
-        size = add(self.size_or_any(left), self.size_or_any(right))
-        self.set_entries(node, _both(self.entries_of(left), self.entries_of(right)))
-        return CallEstimate(ONE if overload == "add_list" else scale(size, 0.1), size)
 
     def operand(self, node: ast.CelNode) -> Operand:
         """Return an argument as the functions' estimates read it."""
