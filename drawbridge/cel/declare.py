@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from drawbridge.cel.kinds import CelValue
+from drawbridge.cel.kinds import CelValue, no_such_overload
 from drawbridge.cel.types import Type
 
 Implementation = Callable[..., object]
@@ -41,6 +41,11 @@ class CallEstimate(msgspec.Struct, frozen=True):
 
     cost: Range
     size: Range | None = None
+
+
+def unimplemented(*_: CelValue) -> CelValue:
+    """Stand in for the implementation of what the compiler plans itself, or nobody can call."""
+    raise no_such_overload()
 
 
 Cost = Callable[[tuple[CelValue, ...], CelValue], int]

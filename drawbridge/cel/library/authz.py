@@ -7,10 +7,9 @@ function, and a call on a dynamic value compiles.
 
 from typing import Final
 
-from drawbridge.cel.declare import CallEstimate, Function, Library, Overload, Range
+from drawbridge.cel.declare import CallEstimate, Function, Library, Overload, Range, unimplemented
 from drawbridge.cel.library import costs
 from drawbridge.cel.types import BOOL, STRING, Type
-from drawbridge.cel.values import CelValue, no_such_overload
 
 _AUTHORIZER, _PATH, _GROUP, _RESOURCE, _DECISION = (
     Type("object", f"kubernetes.authorization.{name}")
@@ -19,12 +18,8 @@ _AUTHORIZER, _PATH, _GROUP, _RESOURCE, _DECISION = (
 _CHECK: Final = 350_000
 
 
-def _unreachable(*_: CelValue) -> CelValue:
-    raise no_such_overload()
-
-
 def _function(name: str, *rows: tuple[str, tuple[Type, ...], Type]) -> Function:
-    overloads = tuple(Overload(*row, _unreachable, member=True) for row in rows)
+    overloads = tuple(Overload(*row, unimplemented, member=True) for row in rows)
     return Function(name, overloads)
 
 

@@ -8,8 +8,9 @@ of `or` and `orValue` with a value that is no optional: since 1.37, that is an e
 from collections.abc import Callable
 from typing import Final
 
-from drawbridge.cel.declare import Function, Library, Overload
+from drawbridge.cel.declare import Function, Library, Overload, unimplemented
 from drawbridge.cel.errors import EvaluationError
+from drawbridge.cel.library.conversions import identity
 from drawbridge.cel.times import ZERO_TIME, Duration
 from drawbridge.cel.types import BOOL, DYN, INT, STRING, A, B, list_of, map_of, optional_of
 from drawbridge.cel.values import (
@@ -19,7 +20,6 @@ from drawbridge.cel.values import (
     Map,
     Optional,
     Timestamp,
-    find,
     no_such_overload,
 )
 
@@ -49,24 +49,8 @@ def is_zero(value: CelValue) -> bool:
     return False
 
 
-def optional_find(container: CelValue, key: CelValue) -> Optional:
-    """Return the value under a key of a list, a map or an optional of one, as an optional."""
-    if isinstance(container, Optional):
-        return optional_find(container.value, key) if container.present else NONE
-    value = find(container, key)
-    return NONE if value is MISSING else Optional(value)
-
-
 def _of_non_zero(value: CelValue) -> Optional:
     return NONE if is_zero(value) else Optional(value)
-
-
-def _keep(value: CelValue) -> CelValue:
-    return value
-
-
-def _refuse(_: CelValue) -> CelValue:
-    raise no_such_overload()
 
 
 def _has_value(given: Optional) -> bool:
@@ -116,20 +100,20 @@ _FUNCTIONS: Final = (
         ),
     ),
     Function(
-        "_?._", (Overload("select_optional_field", (DYN, STRING), _OPTIONAL, optional_find),)
+        "_?._", (Overload("select_optional_field", (DYN, STRING), _OPTIONAL, unimplemented),)
     ),
     Function(
         "_[?_]",
         (
-            Overload("list_optindex_optional_int", (_LIST, INT), _OPTIONAL, optional_find),
+            Overload("list_optindex_optional_int", (_LIST, INT), _OPTIONAL, unimplemented),
             Overload(
                 "optional_list_optindex_optional_int", (optional_of(_LIST), INT), _OPTIONAL,
-                optional_find,
+                unimplemented,
             ),
-            Overload("map_optindex_optional_value", (_MAP, A), optional_of(B), optional_find),
+            Overload("map_optindex_optional_value", (_MAP, A), optional_of(B), unimplemented),
             Overload(
                 "optional_map_optindex_optional_value", (optional_of(_MAP), A), optional_of(B),
-                optional_find,
+                unimplemented,
             ),
         ),
     ),
@@ -137,11 +121,11 @@ _FUNCTIONS: Final = (
         "_[_]",
         (
             Overload(
-                "optional_list_index_int", (optional_of(_LIST), INT), _OPTIONAL, optional_find
+                "optional_list_index_int", (optional_of(_LIST), INT), _OPTIONAL, unimplemented
             ),
             Overload(
                 "optional_map_index_value", (optional_of(_MAP), A), optional_of(B),
-                optional_find,
+                unimplemented,
             ),
         ),
     ),
@@ -157,6 +141,6 @@ _FUNCTIONS: Final = (
     ),
 )  # fmt: skip
 
-OPTIONALS: Final = _library(_keep)
+OPTIONALS: Final = _library(identity)
 
-OPTIONALS_1_37: Final = _library(_refuse)
+OPTIONALS_1_37: Final = _library(unimplemented)

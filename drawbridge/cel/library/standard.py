@@ -18,6 +18,7 @@ from drawbridge.cel.declare import (
     Operand,
     Overload,
     Range,
+    unimplemented,
 )
 from drawbridge.cel.errors import EvaluationError
 from drawbridge.cel.library import costs
@@ -56,7 +57,6 @@ from drawbridge.cel.values import (
     compare,
     contains,
     equal,
-    index,
     no_such_overload,
     size,
     type_name,
@@ -102,40 +102,26 @@ def _not(value: CelValue) -> CelValue:
     raise no_such_overload()
 
 
-def _planned(*_: CelValue) -> CelValue:
-    """Placeholder for an implementation that the compiler plans."""
-    raise no_such_overload()
-
-
 def _logic() -> tuple[Function, ...]:
     both = (BOOL, BOOL)
     return (
-        Function("_?_:_", (Overload("conditional", (BOOL, A, A), A, _planned),)),
-        Function("_&&_", (Overload("logical_and", both, BOOL, _planned),)),
-        Function("_||_", (Overload("logical_or", both, BOOL, _planned),)),
+        Function("_?_:_", (Overload("conditional", (BOOL, A, A), A, unimplemented),)),
+        Function("_&&_", (Overload("logical_and", both, BOOL, unimplemented),)),
+        Function("_||_", (Overload("logical_or", both, BOOL, unimplemented),)),
         Function("!_", (Overload("logical_not", (BOOL,), BOOL, _not),)),
         Function(
             "@not_strictly_false",
-            (Overload("not_strictly_false", (BOOL,), BOOL, lambda value: value is not False),),
+            (Overload("not_strictly_false", (BOOL,), BOOL, unimplemented),),
         ),
-        _equality("_==_", "equals", equal, _equals_cost, _estimate_equals),
-        _equality("_!=_", "not_equals", _differ, costs.smaller, costs.estimate_smaller),
+        _equality("_==_", "equals", _equals_cost, _estimate_equals),
+        _equality("_!=_", "not_equals", costs.smaller, costs.estimate_smaller),
     )
 
 
-def _equality(
-    name: str, id_: str, implementation: Callable[..., CelValue], cost: Cost, estimate: Estimate
-) -> Function:
-    overload = Overload(id_, (A, A), BOOL, implementation, cost=cost, estimate=estimate)
+def _equality(name: str, id_: str, cost: Cost, estimate: Estimate) -> Function:
+    # The compiler plans both operators; a comparison shows what their work is.
+    overload = Overload(id_, (A, A), BOOL, equal, cost=cost, estimate=estimate)
     return Function(name, (overload,), cost=cost, estimate=estimate)
-
-
-def _differ(a: CelValue, b: CelValue) -> bool:
-    """Tell whether two values differ; a comparison that fails counts as true."""
-    try:
-        return not equal(a, b)
-    except EvaluationError:
-        return True
 
 
 # cel-go compares these in one step, whatever their size is.
@@ -281,7 +267,10 @@ _CONTAINS: Final = Function(
 _CONTAINERS: Final = (
     Function(
         "_[_]",
-        (Overload("index_list", (LIST, INT), A, index), Overload("index_map", (MAP, A), B, index)),
+        (
+            Overload("index_list", (LIST, INT), A, unimplemented),
+            Overload("index_map", (MAP, A), B, unimplemented),
+        ),
     ),
     Function(
         "@in",
