@@ -58,7 +58,6 @@ __all__ = [
     "find",
     "fits",
     "grow",
-    "index",
     "iterate",
     "make_map",
     "no_such_overload",
@@ -218,16 +217,6 @@ def find(container: CelValue, key: CelValue) -> CelValue:
         at = _position(key)
         return container[at] if 0 <= at < len(container) else MISSING
     raise no_such_overload()
-
-
-def index(container: CelValue, key: CelValue) -> CelValue:
-    """Return the element or entry under a key (`[]`); raises if it does not exist."""
-    value = find(container, key)
-    if value is not MISSING:
-        return value
-    if isinstance(container, (list, tuple)):
-        raise EvaluationError("index", f"index out of bounds: {_position(key)}")
-    raise EvaluationError("no_such_key", f"no such key: {key}")
 
 
 def iterate(value: CelValue) -> Sequence[CelValue]:

@@ -25,8 +25,7 @@ from drawbridge.cel.types import (
     list_of,
     map_of,
 )
-from drawbridge.cel.values import CelValue, Uint, iterate, make_map, type_name
-from drawbridge.cel.values import index as entry_of
+from drawbridge.cel.values import CelValue, Uint, find, iterate, make_map, type_name
 
 _PACKAGE = "google.protobuf."
 _STRUCT = map_of(STRING, DYN)
@@ -147,7 +146,7 @@ def _json(value: CelValue) -> CelValue:
     if isinstance(value, list | tuple):
         return [_json(element) for element in value]
     if type_name(value) == "map":
-        return make_map((_key(key), _json(entry_of(value, key))) for key in iterate(value))
+        return make_map((_key(key), _json(find(value, key))) for key in iterate(value))
     raise EvaluationError("conversion", f"a value of type {type_name(value)} is no JSON")
 
 
