@@ -159,31 +159,11 @@ def _plan_path(attribute: QualifiedAttribute, path: tuple[str, ...], units: int)
         charge(frame, extra)
         return value
 
-    if len(path) == 3:
-        return _path_of_three(slot, path, steps, failed)
-
     def run(frame: Frame) -> object:
         value = frame[slot]
         try:
             for key in path:
                 value = value[key]
-        except (KeyError, TypeError):
-            return failed(frame)
-        cost = frame[COST] = frame[COST] + units
-        if cost > COST_LIMIT:
-            cancel_over_limit(frame, steps)
-        return value
-
-    return run
-
-
-def _path_of_three(slot: int, path: tuple[str, ...], steps: tuple[int, ...], failed: Run) -> Run:
-    first, second, third = path
-    units = len(steps)
-
-    def run(frame: Frame) -> object:
-        try:
-            value = frame[slot][first][second][third]
         except (KeyError, TypeError):
             return failed(frame)
         cost = frame[COST] = frame[COST] + units

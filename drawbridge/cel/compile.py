@@ -5,7 +5,6 @@ Follows cel-go's planner node by node, because the plan determines the cost.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from drawbridge.cel import aggregates, ast, calls, comprehension_plans
 from drawbridge.cel import constant_folding as folding
@@ -16,7 +15,6 @@ from drawbridge.cel.declare import Cost, Implementation
 from drawbridge.cel.errors import EvaluationError
 from drawbridge.cel.frame import FIRST, LIST_COST, MAP_COST, Cancelled, Run, constant
 from drawbridge.cel.fresh_stack import DEPTH, on_fresh_stack
-from drawbridge.cel.fused_comparison import equal_to_text
 from drawbridge.cel.library.prices import PRICES_WITH_CONSTANT
 from drawbridge.cel.library.regex import MOST_PATTERNS, REGEX_FUNCTIONS, pattern_price
 from drawbridge.cel.meter import (
@@ -349,8 +347,8 @@ class ProgramPlanner:
         cost = function.cost or function.overloads[0].cost or unit_cost
         negated, offset = node.function == "_!=_", node.offset
         if isinstance(right, FoldedValue) and type(right.value) is str and not right.steps:
-            close = partial(self.close, left)
-            return equal_to_text(left, close, right.value, cost, offset, negated=negated)
+            text = right.value
+            return calls.equal_to_text(self.close(left), text, cost, offset, negated=negated)
         self.work += EQUALITY
         return calls.equality(self.close(left), self.close(right), cost, offset, negated=negated)
 

@@ -58,22 +58,6 @@ def _subtract_int(a: Quantity, b: int) -> ComputedQuantity:
     return _sum(a - Quantity.of(b, Format.DECIMAL_EXPONENT))
 
 
-def _prepare_compare(args: tuple[CelValue, ...]) -> Callable[..., CelValue] | None:
-    """Prepare a comparison with a constant, which usually has the scale of the value."""
-    other = args[1]
-    if not isinstance(other, Quantity):
-        return None
-    mantissa, scale = other.mantissa, other.scale
-
-    def compare(quantity: Quantity, _: Quantity) -> int:
-        if quantity.scale != scale:
-            return quantity.compare(other)
-        mine = quantity.mantissa
-        return (mine > mantissa) - (mine < mantissa)
-
-    return compare
-
-
 def _greater(a: Quantity, b: Quantity) -> bool:
     return b < a
 
@@ -109,19 +93,7 @@ QUANTITIES: Final = Library(
         Function("sign", (Overload("quantity_sign", (QUANTITY,), INT, Quantity.sign),)),
         _member("isGreaterThan", ("quantity_is_greater_than", _TWO, BOOL, _greater)),
         _member("isLessThan", ("quantity_is_less_than", _TWO, BOOL, _less)),
-        Function(
-            "compareTo",
-            (
-                Overload(
-                    "quantity_compare_to",
-                    _TWO,
-                    INT,
-                    Quantity.compare,
-                    member=True,
-                    prepare=_prepare_compare,
-                ),
-            ),
-        ),
+        _member("compareTo", ("quantity_compare_to", _TWO, INT, Quantity.compare)),
         _member(
             "asApproximateFloat",
             ("quantity_get_float", (QUANTITY,), DOUBLE, Quantity.as_approximate_float),
