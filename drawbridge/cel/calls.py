@@ -20,24 +20,15 @@ from drawbridge.cel.frame import (
     charge,
     with_offset,
 )
+from drawbridge.cel.library.costs import TRAVERSAL
 from drawbridge.cel.meter import Price, absorb, check_call, spend_call
 from drawbridge.cel.values import Map, Optional, actual_size, equal, extent
 
 NO_OVERLOAD = "no such overload"
-MOST = 256
 # The most characters of a text and of a pattern whose search is kept, and how many are kept.
 _SHORT = 64
 _KEPT = 4096
 _NESTED = frozenset({list, tuple, dict, Map, Optional})
-
-
-@lru_cache(MOST)
-def traversal(length: int) -> int:
-    """Return the cost of a comparison whose shorter string has `length`, rounded as in cel-go."""
-    return math.ceil(float(length) * 0.1)
-
-
-TENTHS = tuple(traversal(length) for length in range(MOST))
 
 
 def unary(
@@ -301,8 +292,7 @@ def equality(left: Run, right: Run, cost: Cost, offset: int, *, negated: bool) -
             _charge_call(frame, cost, (a, b), error)
             raise with_offset(error, offset) from None
         if type(a) is str and type(b) is str:
-            length = min(len(a), len(b))
-            amount = TENTHS[length] if length < MOST else cost((a, b), result)
+            amount = math.ceil(min(len(a), len(b)) * TRAVERSAL)
         else:
             amount = cost((a, b), result)
         total = frame[COST] = frame[COST] + amount
@@ -315,7 +305,6 @@ def equality(left: Run, right: Run, cost: Cost, offset: int, *, negated: bool) -
 
 def equal_to_text(left: Run, text: str, cost: Cost, offset: int, *, negated: bool) -> Run:
     """Plan `==` and `!=` with a constant string, the most frequent comparison."""
-    costs = [traversal(length) for length in range(len(text) + 1)]
     longest = len(text)
     wanted = not negated
 
@@ -324,8 +313,7 @@ def equal_to_text(left: Run, text: str, cost: Cost, offset: int, *, negated: boo
         try:
             value = left(frame)
             if type(value) is str:
-                length = len(value)
-                amount = costs[min(longest, length)]
+                amount = math.ceil(min(len(value), longest) * TRAVERSAL)
                 result = (value == text) is wanted
             else:
                 result = equal(value, text) is wanted

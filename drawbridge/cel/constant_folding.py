@@ -12,7 +12,7 @@ import msgspec
 
 from drawbridge.cel.errors import EvaluationError
 from drawbridge.cel.meter import LARGEST_FOLDED
-from drawbridge.cel.numbers import INT_MAX
+from drawbridge.cel.numbers import INT_MAX, UINT_MAX
 from drawbridge.cel.semver import Semver
 from drawbridge.cel.values import Uint, actual_size
 
@@ -21,7 +21,6 @@ CONVERSIONS = frozenset(
 )
 # Small arguments give large results, so these run at evaluation.
 NOT_FOLDED = frozenset({"lists.range"})
-UINT_MAX = 2**64 - 1
 _LOOKED_UP = frozenset({str, bool, int, Uint, float})
 _UNHASHABLE = frozenset({bytes, Semver})
 
