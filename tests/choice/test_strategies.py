@@ -94,6 +94,20 @@ def test_a_kind_of_task_that_was_not_asked_for_long_gets_the_best_of_all_states(
     assert cluster.choose(part, "") == NodeChooser(cluster.nodes, strategy).choose(part, "")
 
 
+def test_a_node_that_changed_early_is_judged_by_a_kind_of_task_that_comes_back() -> None:
+    shape, part = Shape("a", 100_000, 64, 1), Task(1, 300, 0, 0)
+    strategy = strategies({shape: 3}, typical_tasks([]))["packed"]
+    cluster = NodeChooser({name: idle(shape) for name in ("n1", "n2", "n3")}, strategy)
+    assert cluster.choose(part, "") is not None
+    cluster.place(part, "n3", (0,))
+    for _ in range(3000):
+        cluster.place(Task(0, 0, 1, 0), "n1", ())
+    chosen = cluster.choose(part, "")
+    assert chosen == NodeChooser(cluster.nodes, strategy).choose(part, "")
+    assert chosen is not None
+    assert chosen.node == "n3"
+
+
 def test_a_call_judges_no_more_new_states_than_its_limit() -> None:
     shape, task = Shape("a", 4000, 8, 1), Task(1, 500, 1000, 1)
     nodes = {f"n{number}": NodeRoom(shape, 4000 - 400 * number, 8, (1000,)) for number in range(5)}
@@ -133,6 +147,17 @@ def test_states_that_no_node_has_any_more_are_dropped() -> None:
         cluster.judge_new(task, steps)
         assert steps.left == 1, number
     assert [level.by_state for level in cluster.levels(task)] == [[["n"]]]
+
+
+def test_states_of_nodes_that_change_nothing_stay() -> None:
+    shape, task = Shape("a", 400_000, 800, 1), Task(1, 1, 1000, 1)
+    strategy = strategies({shape: 2}, typical_tasks([(task, 1)]))["best-fit"]
+    cluster = NodeChooser({"n": idle(shape), "idle": idle(shape)}, strategy)
+    for _ in range(80):
+        cluster.judge_new(task, Steps())
+        cluster.place(task, "n", (0,))
+    cluster.judge_new(task, Steps())
+    assert [level.by_state for level in cluster.levels(task)] == [[["n"]], [["idle"]]]
 
 
 @pytest.mark.parametrize("states", [1, 3, 100])

@@ -22,7 +22,7 @@ from drawbridge.usage.book import (
 )
 from drawbridge.usage.bookkeeping import continue_book
 from drawbridge.usage.claims import HeldPart, measure_part, to_fraction
-from drawbridge.usage.meter import MAX_CHANGES, HeldClaim, Meter
+from drawbridge.usage.meter import MAX_CHANGES, HeldClaim, Meter, Observed
 from drawbridge.usage.stored_books import (
     all_names,
     choose_books,
@@ -30,6 +30,7 @@ from drawbridge.usage.stored_books import (
     name_of_day,
     names_of_day,
 )
+from drawbridge.usage.summary import summarize
 from tests.tables import every_row
 from tests.usage.histories import total
 
@@ -328,6 +329,20 @@ def test_a_gap_longer_than_the_ring_of_books_begins_a_new_one() -> None:
     book = continue_book(old, observed, START + 70 * DAY + 5)
     assert book is not None
     assert (book.start, book.used()) == (START + 70 * DAY, {TRAIN: ONE.times(5)})
+
+
+def test_a_gap_that_begins_at_midnight_is_in_the_later_book_only() -> None:
+    observed = Observed(0, (), (), None, ((DAY, DAY + 50),))
+    book = continue_book(Book(0, 0, 0), observed, DAY + 100)
+    assert book is not None
+    assert (book.through, book.gaps) == (DAY, ())
+
+
+def test_gaps_are_joined_over_midnight_and_not_over_more() -> None:
+    first = Book(0, 0, DAY, ((5, 9), (DAY - 50, DAY)))
+    second = Book(1, DAY, 2 * DAY, ((DAY, DAY + 50),))
+    summary = summarize([first, second], ("namespace",), namespace="")
+    assert summary.gaps == ((5, 9), (DAY - 50, DAY + 50))
 
 
 def test_sums_do_not_depend_on_the_order() -> None:

@@ -14,6 +14,16 @@ def by_owner(devices: dict[str, int]) -> dict[Account, Fraction]:
     return {Account("ns", "gpu", owner): Fraction(number) for owner, number in devices.items()}
 
 
+def test_what_was_released_stays_unknown_until_the_gap_ends() -> None:
+    (train,) = by_owner({"a": 1})
+    claims = [HeldClaim(((train, UsedAmount(1)),), allocated=START - 1)]
+    held = by_owner({"a": 2})
+    for start in (START, START + 10):
+        past = reconstruct(held, claims, start, start + 10)
+        held = dict(past.held)
+        assert (past.usage[train].unknown, held) == (10, by_owner({"a": 2}))
+
+
 @every_row(
     ("before", "survivors", "released"),
     [
