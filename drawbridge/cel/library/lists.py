@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from drawbridge.cel import times
-from drawbridge.cel.declare import CallEstimate, Function, Library, Operand, Overload
+from drawbridge.cel.declare import CallEstimate, Function, Library, Operand, Overload, Range
 from drawbridge.cel.errors import EvaluationError
 from drawbridge.cel.library import costs
 from drawbridge.cel.library.arithmetic import add_durations, add_ints, add_uints
@@ -33,6 +33,8 @@ from drawbridge.cel.values import (
 )
 
 _Elements = Sequence[CelValue]
+# The maximum number of values in a list attribute.
+_LONGEST: Final = 48
 
 _LIST: Final = list_of(A)
 
@@ -43,7 +45,7 @@ _SUMMABLE: Final = (
     ("duration", DURATION, times.Duration(0), add_durations),
 )
 
-_COMPARABLE: Final = (
+COMPARABLE: Final = (
     ("int", INT), ("uint", UINT), ("double", DOUBLE), ("bool", BOOL), ("duration", DURATION),
     ("timestamp", TIMESTAMP), ("string", STRING), ("bytes", BYTES),
 )  # fmt: skip
@@ -54,6 +56,17 @@ def _includes(target: CelValue, element: CelValue) -> bool:
     if isinstance(target, (list, tuple)):
         return any(same(other, element) for other in target)
     return same(target, element)
+
+
+def _includes_of_dra(target: CelValue, element: CelValue) -> bool:
+    """Do the same for list attributes: a longer list is refused unless it begins with the value."""
+    if not isinstance(target, (list, tuple)) or len(target) <= _LONGEST:
+        return _includes(target, element)
+    if _includes(target[:_LONGEST], element):
+        return True
+    raise EvaluationError(
+        "list_elements", f"'includes' cannot be applied to lists longer than {_LONGEST} values"
+    )
 
 
 def _includes_estimate(operands: tuple[Operand, ...]) -> CallEstimate:
@@ -84,7 +97,7 @@ def _comparable(element: CelValue) -> None:
         raise no_such_overload()
 
 
-COMPARABLE_NAMES: Final = frozenset(type_value_of(type_).name for _, type_ in _COMPARABLE)
+COMPARABLE_NAMES: Final = frozenset(type_value_of(type_).name for _, type_ in COMPARABLE)
 
 
 def _best(name: str, sign: int) -> Callable[[_Elements], CelValue]:
@@ -135,7 +148,7 @@ def _templated(
 ) -> Function:
     overloads = tuple(
         Overload(id_.format(kind), (list_of(type_),), to or type_, implementation, member=True)
-        for kind, type_ in _COMPARABLE
+        for kind, type_ in COMPARABLE
     )
     return Function(name, overloads, cost=costs.over_everything, estimate=costs.estimate_elements)
 
@@ -170,7 +183,21 @@ _KUBERNETES: Final = (
     ),
 )  # fmt: skip
 
-# Since 1.37, `includes` is included and ranges are checked.
+# In 1.36, only DRA has `includes`; since 1.37, all lists do.
+DRA_INCLUDES: Final = Library(
+    "dra.includes",
+    (
+        Function(
+            "includes",
+            (
+                Overload(
+                    "dra_includes_dyn_dyn", (DYN, DYN), BOOL, _includes_of_dra, member=True,
+                    estimate=costs.fixed(CallEstimate(Range(0, _LONGEST))),
+                ),
+            ),
+        ),
+    ),
+)  # fmt: skip
 INCLUDES: Final = Library(
     "kubernetes.includes",
     (

@@ -17,23 +17,26 @@ from drawbridge.cel.declare import (
 )
 from drawbridge.cel.errors import EvaluationError
 from drawbridge.cel.library import costs
-from drawbridge.cel.library.lists import COMPARABLE_NAMES, order
+from drawbridge.cel.library.lists import COMPARABLE, COMPARABLE_NAMES, order
 from drawbridge.cel.types import (
-    BOOL,
     BYTES,
-    DOUBLE,
-    DURATION,
     DYN,
     INT,
     STRING,
-    TIMESTAMP,
-    UINT,
     A,
     B,
     Type,
     list_of,
 )
-from drawbridge.cel.values import CelValue, Uint, actual_size, no_such_overload, same, type_name
+from drawbridge.cel.values import (
+    CelValue,
+    Uint,
+    actual_size,
+    no_such_overload,
+    same,
+    type_name,
+    type_value_of,
+)
 
 _Elements = Sequence[CelValue]
 
@@ -41,15 +44,8 @@ _LIST: Final = list_of(A)
 # Kubernetes' own limit, since 1.37.
 _MOST_ELEMENTS: Final = 1_000_000
 
-# cel-go's order of the type names of these kinds in its error messages.
-_SORTABLE: Final = (
-    ("int", INT), ("uint", UINT), ("double", DOUBLE), ("bool", BOOL),
-    ("google.protobuf.Duration", DURATION), ("google.protobuf.Timestamp", TIMESTAMP),
-    ("string", STRING), ("bytes", BYTES),
-)  # fmt: skip
-
 # Kinds that Python compares as CEL does, unless they are mixed.
-_PLAIN: Final = frozenset({int, Uint, str, bool, bytes})
+PLAIN: Final = frozenset({int, Uint, str, bool, bytes})
 
 
 def _slice(elements: _Elements, start: int, end: int) -> list[CelValue]:
@@ -97,7 +93,7 @@ def _sort_by(elements: _Elements, keys: _Elements) -> _Elements:
         raise EvaluationError("list_elements", "list elements must be comparable")
     if any(type_name(key) != kind for key in keys):
         raise EvaluationError("list_elements", "list elements must have the same type")
-    if type(keys[0]) in _PLAIN:
+    if type(keys[0]) in PLAIN:
         ranks = sorted(range(len(keys)), key=keys.__getitem__)  # type: ignore[arg-type]
     else:
         by_key = cmp_to_key(order)
@@ -107,7 +103,7 @@ def _sort_by(elements: _Elements, keys: _Elements) -> _Elements:
 
 def _distinct(elements: _Elements) -> list[CelValue]:
     kinds = {type(element) for element in elements}
-    if len(kinds) <= 1 and kinds <= _PLAIN:
+    if len(kinds) <= 1 and kinds <= PLAIN:
         return list(dict.fromkeys(elements))
     distinct: list[CelValue] = []
     for element in elements:
@@ -212,7 +208,7 @@ def _reverse_estimate(operands: tuple[Operand, ...]) -> CallEstimate:
     return allocating(1, operands[0].size)
 
 
-def _sorting(name: str, kind: str, type_: Type) -> Overload:
+def _sorting(name: str, type_: Type) -> Overload:
     texts = type_ in {STRING, BYTES}
     factor = 2 + costs.TRAVERSAL if texts else 2.0
     if name == "sort":
@@ -221,7 +217,7 @@ def _sorting(name: str, kind: str, type_: Type) -> Overload:
     else:
         params, implementation = (list_of(B), list_of(type_)), _sort_by
     return Overload(
-        f"list_{kind}_{name}", params, params[0], implementation, member=True,
+        f"list_{type_value_of(type_).name}_{name}", params, params[0], implementation, member=True,
         cost=_by_pairs(len(params) - 1), estimate=_pairs_estimate(len(params) - 1, factor),
     )  # fmt: skip
 
@@ -266,7 +262,7 @@ _CEL: Final = (
         ),
     ),
     *(
-        Function(name, tuple(_sorting(id_, *kind) for kind in _SORTABLE))
+        Function(name, tuple(_sorting(id_, type_) for _, type_ in COMPARABLE))
         for name, id_ in (("sort", "sort"), ("@sortByAssociatedKeys", "sortByAssociatedKeys"))
     ),
     Function(

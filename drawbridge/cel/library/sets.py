@@ -13,18 +13,18 @@ from drawbridge.cel.declare import (
     Overload,
 )
 from drawbridge.cel.library import costs
+from drawbridge.cel.library.sequences import PLAIN
 from drawbridge.cel.types import BOOL, A, list_of
-from drawbridge.cel.values import CelValue, Uint, actual_size, same
+from drawbridge.cel.values import CelValue, actual_size, same
 
 _LISTS: Final = (list_of(A), list_of(A))
-_PLAIN: Final = frozenset({int, Uint, str, bool, bytes})
 _Elements = Sequence[CelValue]
 
 
 def _alike(a: _Elements, b: _Elements) -> bool:
     """Tell whether all elements are of one kind that Python compares as CEL does."""
     kinds = set(map(type, a)) | set(map(type, b))
-    return len(kinds) <= 1 and kinds <= _PLAIN
+    return len(kinds) <= 1 and kinds <= PLAIN
 
 
 def _contains(elements: _Elements, wanted: _Elements) -> bool:

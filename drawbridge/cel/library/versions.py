@@ -8,8 +8,7 @@ from drawbridge.cel.declare import Library
 from drawbridge.cel.library.authz import AUTHORIZATION
 from drawbridge.cel.library.comprehensions import COMPREHENSIONS
 from drawbridge.cel.library.formats import NAMED_FORMATS
-from drawbridge.cel.library.includes import INCLUDES as DRA_INCLUDES
-from drawbridge.cel.library.lists import INCLUDES, KUBERNETES_LISTS
+from drawbridge.cel.library.lists import DRA_INCLUDES, INCLUDES, KUBERNETES_LISTS
 from drawbridge.cel.library.net import ADDRESSES, NETWORKS
 from drawbridge.cel.library.optional import OPTIONALS, OPTIONALS_1_37
 from drawbridge.cel.library.quantity import QUANTITIES
