@@ -90,6 +90,13 @@ class Function:
     estimate: Estimate | None = None
 
 
+def members(
+    name: str, *rows: tuple[str, tuple[Type, ...], Type, Callable[..., CelValue]]
+) -> Function:
+    """Return a function that is called on its first argument: id, parameters, result, meaning."""
+    return Function(name, tuple(Overload(*row, member=True) for row in rows))
+
+
 @dataclass(frozen=True, slots=True)
 class Library:
     """A named set of functions, and of type names that are values in expressions."""

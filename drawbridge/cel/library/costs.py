@@ -8,7 +8,16 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from drawbridge.cel.declare import UNBOUNDED, CallEstimate, Cost, Estimate, Operand, Range
+from drawbridge.cel.declare import (
+    UNBOUNDED,
+    CallEstimate,
+    Cost,
+    Estimate,
+    Function,
+    Operand,
+    Overload,
+    Range,
+)
 from drawbridge.cel.values import CelValue, Map, actual_size
 
 # The cost per character, and per character of a regular expression for each character of a text.
@@ -67,6 +76,11 @@ def estimate_argument(
         return CallEstimate(scale(given, factor), size(given) if size else None)
 
     return estimate
+
+
+def parsing(name: str, *overloads: Overload, factor: float = TRAVERSAL) -> Function:
+    """Declare a function that goes over the text that is its first argument."""
+    return Function(name, overloads, of_argument(0, factor), estimate_argument(0, factor))
 
 
 def same_size(given: Range) -> Range:

@@ -14,6 +14,7 @@ from drawbridge.cel.declare import (
     Operand,
     Overload,
     Range,
+    members,
 )
 from drawbridge.cel.errors import EvaluationError
 from drawbridge.cel.library import costs
@@ -78,23 +79,6 @@ def _containing(*, networks: bool, parsed: bool) -> tuple[Cost, Estimate]:
     return cost, estimate
 
 
-def _text(
-    name: str,
-    id_: str,
-    result: Type,
-    implementation: Callable[..., CelValue],
-    factor: float = costs.TRAVERSAL,
-) -> Function:
-    cost, estimate = costs.of_argument(0, factor), costs.estimate_argument(0, factor)
-    return Function(name, (Overload(id_, (STRING,), result, implementation),), cost, estimate)
-
-
-def _member(
-    name: str, id_: str, of: Type, result: Type, implementation: Callable[..., CelValue]
-) -> Function:
-    return Function(name, (Overload(id_, (of,), result, implementation, member=True),))
-
-
 def _search(
     name: str, *rows: tuple[str, Type, Callable[..., CelValue]], networks: bool
 ) -> Function:
@@ -110,6 +94,9 @@ def _search(
 _PARSE: Final = costs.of_argument(0)
 _PARSE_ESTIMATE: Final = costs.estimate_argument(0)
 
+_TEXT: Final = (STRING,)
+_IP: Final = (IP,)
+_CIDR: Final = (CIDR,)
 ADDRESSES: Final = Library(
     "kubernetes.net.ip",
     (
@@ -122,19 +109,22 @@ ADDRESSES: Final = Library(
                 ),
             ),
         ),
-        _member("family", "ip_family", IP, INT, lambda ip: ip.family),
-        _text("ip.isCanonical", "ip_is_canonical", BOOL, _is_canonical, 2 * costs.TRAVERSAL),
-        _member("isUnspecified", "ip_is_unspecified", IP, BOOL, net.is_unspecified),
-        _member("isLoopback", "ip_is_loopback", IP, BOOL, net.is_loopback),
-        _member(
-            "isLinkLocalMulticast", "ip_is_link_local_multicast", IP, BOOL,
-            net.is_link_local_multicast,
+        members("family", ("ip_family", _IP, INT, lambda ip: ip.family)),
+        costs.parsing(
+            "ip.isCanonical", Overload("ip_is_canonical", _TEXT, BOOL, _is_canonical),
+            factor=2 * costs.TRAVERSAL,
         ),
-        _member(
-            "isLinkLocalUnicast", "ip_is_link_local_unicast", IP, BOOL, net.is_link_local_unicast
+        members("isUnspecified", ("ip_is_unspecified", _IP, BOOL, net.is_unspecified)),
+        members("isLoopback", ("ip_is_loopback", _IP, BOOL, net.is_loopback)),
+        members(
+            "isLinkLocalMulticast",
+            ("ip_is_link_local_multicast", _IP, BOOL, net.is_link_local_multicast),
         ),
-        _member("isGlobalUnicast", "ip_is_global_unicast", IP, BOOL, net.is_global_unicast),
-        _text("isIP", "is_ip", BOOL, _is_ip),
+        members(
+            "isLinkLocalUnicast", ("ip_is_link_local_unicast", _IP, BOOL, net.is_link_local_unicast)
+        ),
+        members("isGlobalUnicast", ("ip_is_global_unicast", _IP, BOOL, net.is_global_unicast)),
+        costs.parsing("isIP", Overload("is_ip", _TEXT, BOOL, _is_ip)),
         Function("string", (Overload("ip_to_string", (IP,), STRING, str),)),
     ),
     {"net.IP": IP},
@@ -142,7 +132,7 @@ ADDRESSES: Final = Library(
 NETWORKS: Final = Library(
     "kubernetes.net.cidr",
     (
-        _text("cidr", "string_to_cidr", CIDR, net.parse_cidr),
+        costs.parsing("cidr", Overload("string_to_cidr", _TEXT, CIDR, net.parse_cidr)),
         _search(
             "containsIP",
             ("cidr_contains_ip_string", STRING, _contains_text),
@@ -155,10 +145,10 @@ NETWORKS: Final = Library(
             ("cidr_contains_cidr", CIDR, net.contains_cidr),
             networks=True,
         ),
-        _member("ip", "cidr_ip", CIDR, IP, lambda network: network.ip),
-        _member("prefixLength", "cidr_prefix_length", CIDR, INT, lambda network: network.length),
-        _member("masked", "cidr_masked", CIDR, CIDR, net.mask),
-        _text("isCIDR", "is_cidr", BOOL, _is_cidr),
+        members("ip", ("cidr_ip", _CIDR, IP, lambda network: network.ip)),
+        members("prefixLength", ("cidr_prefix_length", _CIDR, INT, lambda network: network.length)),
+        members("masked", ("cidr_masked", _CIDR, CIDR, net.mask)),
+        costs.parsing("isCIDR", Overload("is_cidr", _TEXT, BOOL, _is_cidr)),
         Function("string", (Overload("cidr_to_string", (CIDR,), STRING, str),)),
     ),
     {"net.CIDR": CIDR},

@@ -1,13 +1,12 @@
 """Kubernetes' quantity functions."""
 
-from collections.abc import Callable
 from typing import Final
 
-from drawbridge.cel.declare import Function, Library, Overload
+from drawbridge.cel.declare import Function, Library, Overload, members
 from drawbridge.cel.errors import EvaluationError
 from drawbridge.cel.library import costs
-from drawbridge.cel.types import BOOL, DOUBLE, INT, QUANTITY, STRING, Type
-from drawbridge.cel.values import CelValue, ComputedQuantity, Quantity
+from drawbridge.cel.types import BOOL, DOUBLE, INT, QUANTITY, STRING
+from drawbridge.cel.values import ComputedQuantity, Quantity
 from drawbridge.dra.quantity import Format, QuantityError, parse
 
 
@@ -66,46 +65,30 @@ def _less(a: Quantity, b: Quantity) -> bool:
     return a < b
 
 
-def _parsing(
-    name: str, id_: str, result: Type, implementation: Callable[..., CelValue]
-) -> Function:
-    return Function(
-        name,
-        (Overload(id_, (STRING,), result, implementation),),
-        cost=costs.of_argument(0),
-        estimate=costs.estimate_argument(0),
-    )
-
-
-def _member(
-    name: str, *rows: tuple[str, tuple[Type, ...], Type, Callable[..., CelValue]]
-) -> Function:
-    return Function(name, tuple(Overload(*row, member=True) for row in rows))
-
-
+_TEXT: Final = (STRING,)
 _TWO: Final = (QUANTITY, QUANTITY)
 _WITH_INT: Final = (QUANTITY, INT)
 QUANTITIES: Final = Library(
     "kubernetes.quantity",
     (
-        _parsing("quantity", "string_to_quantity", QUANTITY, _quantity),
-        _parsing("isQuantity", "is_quantity_string", BOOL, _is_quantity),
+        costs.parsing("quantity", Overload("string_to_quantity", _TEXT, QUANTITY, _quantity)),
+        costs.parsing("isQuantity", Overload("is_quantity_string", _TEXT, BOOL, _is_quantity)),
         Function("sign", (Overload("quantity_sign", (QUANTITY,), INT, Quantity.sign),)),
-        _member("isGreaterThan", ("quantity_is_greater_than", _TWO, BOOL, _greater)),
-        _member("isLessThan", ("quantity_is_less_than", _TWO, BOOL, _less)),
-        _member("compareTo", ("quantity_compare_to", _TWO, INT, Quantity.compare)),
-        _member(
+        members("isGreaterThan", ("quantity_is_greater_than", _TWO, BOOL, _greater)),
+        members("isLessThan", ("quantity_is_less_than", _TWO, BOOL, _less)),
+        members("compareTo", ("quantity_compare_to", _TWO, INT, Quantity.compare)),
+        members(
             "asApproximateFloat",
             ("quantity_get_float", (QUANTITY,), DOUBLE, Quantity.as_approximate_float),
         ),
-        _member("asInteger", ("quantity_get_int", (QUANTITY,), INT, _as_integer)),
-        _member("isInteger", ("quantity_is_integer", (QUANTITY,), BOOL, _is_integer)),
-        _member(
+        members("asInteger", ("quantity_get_int", (QUANTITY,), INT, _as_integer)),
+        members("isInteger", ("quantity_is_integer", (QUANTITY,), BOOL, _is_integer)),
+        members(
             "add",
             ("quantity_add", _TWO, QUANTITY, _add),
             ("quantity_add_int", _WITH_INT, QUANTITY, _add_int),
         ),
-        _member(
+        members(
             "sub",
             ("quantity_sub", _TWO, QUANTITY, _subtract),
             ("quantity_sub_int", _WITH_INT, QUANTITY, _subtract_int),

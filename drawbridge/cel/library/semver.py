@@ -4,12 +4,12 @@ from collections.abc import Callable
 from typing import Final
 
 from drawbridge.cel import semver
-from drawbridge.cel.declare import Function, Library, Overload
+from drawbridge.cel.declare import Library, Overload, members
 from drawbridge.cel.errors import EvaluationError
 from drawbridge.cel.library import costs
 from drawbridge.cel.numbers import wrap_int64
-from drawbridge.cel.types import BOOL, INT, SEMVER, STRING, Type
-from drawbridge.cel.values import CelValue, Semver
+from drawbridge.cel.types import BOOL, INT, SEMVER, STRING
+from drawbridge.cel.values import Semver
 
 
 def _semver(text: str, normalize: bool = False) -> Semver:  # noqa: FBT001, FBT002  # as in the language
@@ -44,41 +44,25 @@ def _part(position: int) -> Callable[[Semver], int]:
     return part
 
 
-def _parsing(
-    name: str, ids: tuple[str, str], result: Type, implementation: Callable[..., CelValue]
-) -> Function:
-    return Function(
-        name,
-        (
-            Overload(ids[0], (STRING,), result, implementation),
-            Overload(ids[1], (STRING, BOOL), result, implementation),
-        ),
-        cost=costs.of_argument(0),
-        estimate=costs.estimate_argument(0),
-    )
-
-
-def _member(
-    name: str,
-    id_: str,
-    params: tuple[Type, ...],
-    result: Type,
-    implementation: Callable[..., CelValue],
-) -> Function:
-    return Function(name, (Overload(id_, params, result, implementation, member=True),))
-
-
 _TWO: Final = (SEMVER, SEMVER)
 SEMVERS: Final = Library(
     "kubernetes.Semver",
     (
-        _parsing("semver", ("string_to_semver", "string_bool_to_semver"), SEMVER, _semver),
-        _parsing("isSemver", ("is_semver_string", "is_semver_string_bool"), BOOL, _is_semver),
-        _member("isGreaterThan", "semver_is_greater_than", _TWO, BOOL, _greater),
-        _member("isLessThan", "semver_is_less_than", _TWO, BOOL, _less),
-        _member("compareTo", "semver_compare_to", _TWO, INT, _compare),
-        _member("major", "semver_major", (SEMVER,), INT, _part(0)),
-        _member("minor", "semver_minor", (SEMVER,), INT, _part(1)),
-        _member("patch", "semver_patch", (SEMVER,), INT, _part(2)),
+        costs.parsing(
+            "semver",
+            Overload("string_to_semver", (STRING,), SEMVER, _semver),
+            Overload("string_bool_to_semver", (STRING, BOOL), SEMVER, _semver),
+        ),
+        costs.parsing(
+            "isSemver",
+            Overload("is_semver_string", (STRING,), BOOL, _is_semver),
+            Overload("is_semver_string_bool", (STRING, BOOL), BOOL, _is_semver),
+        ),
+        members("isGreaterThan", ("semver_is_greater_than", _TWO, BOOL, _greater)),
+        members("isLessThan", ("semver_is_less_than", _TWO, BOOL, _less)),
+        members("compareTo", ("semver_compare_to", _TWO, INT, _compare)),
+        members("major", ("semver_major", (SEMVER,), INT, _part(0))),
+        members("minor", ("semver_minor", (SEMVER,), INT, _part(1))),
+        members("patch", ("semver_patch", (SEMVER,), INT, _part(2))),
     ),
 )

@@ -12,6 +12,7 @@ from drawbridge.cel.declare import (
     Operand,
     Overload,
     Range,
+    members,
 )
 from drawbridge.cel.errors import EvaluationError
 from drawbridge.cel.library import costs
@@ -38,7 +39,7 @@ def _strings(*, clamped: bool) -> Library:
     return Library(
         "cel.lib.ext.strings",
         (
-            _member("charAt", ("string_char_at_int", (STRING, INT), STRING, _char_at)),
+            members("charAt", ("string_char_at_int", (STRING, INT), STRING, _char_at)),
             _positions("indexOf", "index_of", _index_of_clamped if clamped else _index_of),
             _positions("lastIndexOf", "last_index_of", last),
             *_FUNCTIONS,
@@ -175,10 +176,6 @@ def _join_estimate(operands: tuple[Operand, ...]) -> CallEstimate:
 
 
 _Row = tuple[str, tuple[Type, ...], Type, Callable[..., CelValue]]
-
-
-def _member(name: str, *rows: _Row) -> Function:
-    return Function(name, tuple(Overload(*row, member=True) for row in rows))
 
 
 def _going_over(name: str, *rows: _Row) -> Function:

@@ -1,13 +1,12 @@
 """Kubernetes' URL functions."""
 
-from collections.abc import Callable
 from typing import Final
 
 from drawbridge.cel import url
-from drawbridge.cel.declare import Function, Library, Overload
+from drawbridge.cel.declare import Function, Library, Overload, members
 from drawbridge.cel.library import costs
-from drawbridge.cel.types import BOOL, STRING, URL, Type, list_of, map_of
-from drawbridge.cel.values import CelValue, Url
+from drawbridge.cel.types import BOOL, STRING, URL, list_of, map_of
+from drawbridge.cel.values import Url
 
 
 def _host_name(given: Url) -> str:
@@ -22,10 +21,7 @@ def _query(given: Url) -> dict[str, list[str]]:
     return url.parse_query(given.query)
 
 
-def _part(name: str, id_: str, result: Type, implementation: Callable[..., CelValue]) -> Function:
-    return Function(name, (Overload(id_, (URL,), result, implementation, member=True),))
-
-
+_URL: Final = (URL,)
 URLS: Final = Library(
     "kubernetes.urls",
     (
@@ -35,12 +31,12 @@ URLS: Final = Library(
             cost=costs.of_argument(0),
             estimate=costs.estimate_argument(0, size=costs.same_size),
         ),
-        _part("getScheme", "url_get_scheme", STRING, lambda given: given.scheme),
-        _part("getHost", "url_get_host", STRING, lambda given: given.host),
-        _part("getHostname", "url_get_hostname", STRING, _host_name),
-        _part("getPort", "url_get_port", STRING, _port),
-        _part("getEscapedPath", "url_get_escaped_path", STRING, lambda given: given.path),
-        _part("getQuery", "url_get_query", map_of(STRING, list_of(STRING)), _query),
+        members("getScheme", ("url_get_scheme", _URL, STRING, lambda given: given.scheme)),
+        members("getHost", ("url_get_host", _URL, STRING, lambda given: given.host)),
+        members("getHostname", ("url_get_hostname", _URL, STRING, _host_name)),
+        members("getPort", ("url_get_port", _URL, STRING, _port)),
+        members("getEscapedPath", ("url_get_escaped_path", _URL, STRING, lambda given: given.path)),
+        members("getQuery", ("url_get_query", _URL, map_of(STRING, list_of(STRING)), _query)),
         # Counted as one step, unlike the parsing of a URL.
         Function("isURL", (Overload("is_url_string", (STRING,), BOOL, url.is_request_uri),)),
     ),
