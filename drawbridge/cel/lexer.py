@@ -49,7 +49,9 @@ _RAW = (
 # The order is that of the kinds below, frequent ones first. An identifier is tried before the
 # string whose prefix it may be, hence the lookahead, and again if no string matches.
 _WORD = "[A-Za-z_][A-Za-z0-9_]*+"
-_PATTERN = (
+# At an invalid token the rest of the text is one token: nothing after it matters, and a restart
+# at each character would take quadratic time.
+_TOKEN = re.compile(
     r"(?:[ \t\r\n\f]++|//[^\n]*+)*+(?:"
     rf"((?![bB]?[rR]?[\"']){_WORD})"
     r"|(\.(?![0-9])|[=!<>]=|[\[\](){}<>,:?!+\-*/%]|&&|\|\|)"
@@ -61,13 +63,9 @@ _PATTERN = (
     rf"|([bB](?:{_QUOTED}|{_RAW}))"
     rf"|({_WORD})"
     r"|(`[A-Za-z0-9_.\-/ ]++`)"
-    r"|((?s:%s))"
+    r"|((?s:.++))"
     r"|(\Z))"
 )
-_TOKEN = re.compile(_PATTERN.replace("%s", "."))
-# At an invalid token the rest of the text is one token: nothing after it matters, and a restart
-# at each character would take quadratic time.
-_TOKENS = re.compile(_PATTERN.replace("%s", ".++"))
 _KINDS = (
     "", IDENTIFIER, "", STRING, INT, FLOAT, UINT, INT, BYTES, IDENTIFIER, ESCAPED, STRAY, END,
 )  # fmt: skip
@@ -89,7 +87,7 @@ def tokenize(text: str) -> list[Token]:
             word,
             match.start(group),
         )
-        for match in _TOKENS.finditer(text)
+        for match in _TOKEN.finditer(text)
     ]
 
 
@@ -122,10 +120,10 @@ def recover_tokens(text: str) -> tuple[list[Token], list[Complaint]]:
         group = match.lastindex if match else None
         if match is None or group is None:  # not possible: the last two groups match any text
             return tokens, complaints
-        kind = _WORDS.get(match[group]) or _KINDS[group]
         start = match.start(group)
         position = match.end()
-        if kind is not STRAY:
+        if _KINDS[group] is not STRAY:
+            kind = _WORDS.get(match[group]) or _KINDS[group]
             tokens.append((kind, match[group], start))
             if kind is END:
                 return tokens, complaints
