@@ -23,10 +23,6 @@ class Programs:
     def __len__(self) -> int:
         return len(self._compiled)
 
-    def __contains__(self, source: str) -> bool:
-        """Whether the program of an expression, or its error, is kept."""
-        return source in self._compiled
-
     def compile(self, source: str) -> Program:
         """Return the program of an expression; raises CompileError if it is invalid."""
         compiled = self._find(source)

@@ -117,7 +117,7 @@ class _SeenDevice:
     def project(self, compiled: _Expression) -> Hashable:
         """Return a key of what the expression reads of the device."""
         if self.is_readable and compiled.published is not None:
-            return compiled.published.of(self._driver, self._device)
+            return compiled.published(self._driver, self._device)
         return compiled.reads.projection(self.view())
 
 

@@ -89,7 +89,7 @@ def test_readable_devices_with_equal_published_values_have_equal_results(
     outcomes: dict[object, set[object]] = {}
     for device in DEVICES if projection else ():
         if is_readable(device, lists=lists):
-            key = projection.of(DRIVER, device)
+            key = projection(DRIVER, device)
             outcomes.setdefault(key, set()).add(outcome(program, device, lists=lists))
     assert all(len(each) == 1 for each in outcomes.values())
 
@@ -122,14 +122,14 @@ def test_an_attribute_that_is_not_read_is_not_in_the_projection() -> None:
     device, other = (
         Device(name="x", attributes={"x": VALUES[0], "y": value}) for value in VALUES[:2]
     )
-    assert projection.of(DRIVER, device) == projection.of(DRIVER, other)
+    assert projection(DRIVER, device) == projection(DRIVER, other)
 
 
 def test_a_test_for_presence_does_not_read_the_value() -> None:
     projection = projected(ENVIRONMENT.compile('"x" in device.attributes["d"]'))
     assert projection is not None
     keys = [
-        projection.of(DRIVER, Device("x", attributes=attributes))
+        projection(DRIVER, Device("x", attributes=attributes))
         for attributes in ({"x": VALUES[0]}, {"d/x": VALUES[1]}, {"y": VALUES[0]})
     ]
     assert keys[0] == keys[1] != keys[2]

@@ -11,31 +11,23 @@ from typing import Final, TypeAlias
 from drawbridge.cel.dra.reads import AttributeAccess, Reads, key_of_value
 from drawbridge.dra.device import Attribute, Device
 
-_Part: TypeAlias = Callable[[str, Device], Hashable]
+# Of a device of a driver.
+PublishedProjection: TypeAlias = Callable[[str, Device], Hashable]
 # Some of the versions that `drawbridge.cel.semver` parses: an unusual one only costs time.
 _USUAL_VERSION: Final = re.compile(r"(?:0|[1-9][0-9]{0,8})(?:\.(?:0|[1-9][0-9]{0,8})){2}")
 
 
-class PublishedProjection:
-    """Projects devices for one expression."""
-
-    def __init__(self, parts: tuple[_Part, ...]) -> None:
-        self._parts = parts
-
-    def of(self, driver: str, device: Device) -> Hashable:
-        """Return a key; a readable device with an equal key gives the same result.
-
-        The keys are not those of `Reads.projection`, and are never equal to one that has another
-        result.
-        """
-        return tuple([part(driver, device) for part in self._parts])
-
-
 def published_projection(reads: Reads) -> PublishedProjection | None:
-    """Return the projection of an expression; None if it reads a whole map."""
+    """Return the projection of an expression; None if it reads a whole map.
+
+    Readable devices with equal keys give the same result. The keys are not those of
+    `Reads.projection`, and are never equal to one that has another result.
+    """
     parts = tuple(_part(each) for each in reads.accesses)
     complete = tuple(each for each in parts if each is not None)
-    return PublishedProjection(complete) if len(complete) == len(parts) else None
+    if len(complete) < len(parts):
+        return None
+    return lambda driver, device: tuple([part(driver, device) for part in complete])
 
 
 def is_readable(device: Device, *, lists: bool) -> bool:
@@ -59,7 +51,7 @@ def _has_value(attribute: Attribute, *, lists: bool) -> bool:
     )
 
 
-def _part(access: AttributeAccess) -> _Part | None:
+def _part(access: AttributeAccess) -> PublishedProjection | None:
     """Return the function for one access; None for a whole map or the whole device."""
     match access.path:
         case ("driver",):
@@ -71,7 +63,7 @@ def _part(access: AttributeAccess) -> _Part | None:
     return None
 
 
-def _map_part(field: str, domain: str, identifier: str, *, presence: bool) -> _Part:
+def _map_part(field: str, domain: str, identifier: str, *, presence: bool) -> PublishedProjection:
     """Return the function for an attribute or a capacity, as published."""
     full = f"{domain}/{identifier}"
     # A published name without a domain is in the domain of the driver.
