@@ -17,7 +17,7 @@ UNBOUNDED = 2**64 - 1
 
 
 class Range(msgspec.Struct, frozen=True):
-    """A range of sizes or costs, both ends included; saturates at UNBOUNDED."""
+    """A range of sizes, both ends included; saturates at UNBOUNDED."""
 
     min: int
     max: int
@@ -37,9 +37,9 @@ class Operand(msgspec.Struct, frozen=True):
 
 
 class CallEstimate(msgspec.Struct, frozen=True):
-    """The cost of a call without its arguments, and the size of its result if known."""
+    """The most that a call costs without its arguments, and the size of its result if known."""
 
-    cost: Range
+    cost: int
     size: Range | None = None
 
 

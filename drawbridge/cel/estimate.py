@@ -241,7 +241,7 @@ class Estimator:
             own = overload.estimate(operands) if overload.estimate else None
             if own is None and function.estimate is not None:
                 own = function.estimate(operands)
-        return (1, None) if own is None else (own.cost.max, own.size)
+        return (1, None) if own is None else (own.cost, own.size)
 
     def conditional(self, node: ast.Call) -> Range:
         """Return the size of either branch, and note that of its entries."""

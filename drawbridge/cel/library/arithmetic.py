@@ -154,11 +154,11 @@ def _subtract_time(moment: Timestamp, length: Duration) -> Timestamp:
 
 def _sum_estimate(operands: tuple[Operand, ...]) -> CallEstimate:
     size = costs.add(operands[0].size, operands[1].size)
-    return CallEstimate(costs.scale(size, costs.TRAVERSAL), size)
+    return CallEstimate(costs.scale(size.max, costs.TRAVERSAL), size)
 
 
 def _concatenation_estimate(operands: tuple[Operand, ...]) -> CallEstimate:
-    return CallEstimate(costs.ONE, costs.add(operands[0].size, operands[1].size))
+    return CallEstimate(1, costs.add(operands[0].size, operands[1].size))
 
 
 def _sum_cost(args: tuple[CelValue, ...], _: CelValue) -> int:

@@ -7,7 +7,7 @@ function, and a call on a dynamic value compiles.
 
 from typing import Final
 
-from drawbridge.cel.declare import CallEstimate, Function, Library, Overload, Range, unimplemented
+from drawbridge.cel.declare import CallEstimate, Function, Library, Overload, unimplemented
 from drawbridge.cel.library import costs
 from drawbridge.cel.types import BOOL, STRING, Type
 
@@ -44,7 +44,7 @@ AUTHORIZATION: Final = Library(
                 ("resourcecheck_check", (_RESOURCE, STRING), _DECISION),
             ).overloads,
             cost=costs.constant(_CHECK),
-            estimate=costs.fixed(CallEstimate(Range(_CHECK, _CHECK))),
+            estimate=costs.fixed(CallEstimate(_CHECK)),
         ),
         _function("errored", ("decision_errored", (_DECISION,), BOOL)),
         _function("error", ("decision_error", (_DECISION,), STRING)),

@@ -38,12 +38,9 @@ def multiply(a: Range, b: Range) -> Range:
     return Range(min(a.min * b.min, UNBOUNDED), min(a.max * b.max, UNBOUNDED))
 
 
-def scale(a: Range, factor: float) -> Range:
+def scale(size: int, factor: float) -> int:
     """Multiply by a factor as doubles, and round up."""
-    return Range(
-        min(math.ceil(float(a.min) * factor), UNBOUNDED),
-        min(math.ceil(float(a.max) * factor), UNBOUNDED),
-    )
+    return min(math.ceil(float(size) * factor), UNBOUNDED)
 
 
 def traversal(value: CelValue) -> int:
@@ -73,7 +70,7 @@ def estimate_argument(
 
     def estimate(operands: tuple[Operand, ...]) -> CallEstimate:
         given = operands[position].size
-        return CallEstimate(scale(given, factor), size(given) if size else None)
+        return CallEstimate(scale(given.max, factor), size(given) if size else None)
 
     return estimate
 
@@ -95,9 +92,9 @@ def regex_cost(text: CelValue, pattern: CelValue) -> int:
     return over_text * math.ceil(actual_size(pattern) * REGEX)
 
 
-def regex_estimate(text: Range, pattern: Range) -> Range:
-    """Estimate a match of a text with a pattern."""
-    return multiply(scale(add(text, ONE), TRAVERSAL), scale(pattern, REGEX))
+def regex_estimate(text: int, pattern: int) -> int:
+    """Estimate a match of a text with a pattern, by their greatest sizes."""
+    return scale(text + 1, TRAVERSAL) * scale(pattern, REGEX)
 
 
 def smaller(args: tuple[CelValue, ...], _: CelValue) -> int:
@@ -108,7 +105,7 @@ def smaller(args: tuple[CelValue, ...], _: CelValue) -> int:
 def estimate_smaller(operands: tuple[Operand, ...]) -> CallEstimate:
     """Estimate a comparison of two values."""
     most = min(operands[0].size.max, operands[1].size.max)
-    return CallEstimate(scale(Range(1 if most > 0 else 0, most), TRAVERSAL))
+    return CallEstimate(scale(most, TRAVERSAL))
 
 
 def deep(value: CelValue) -> int:
@@ -146,8 +143,8 @@ def estimate_elements(operands: tuple[Operand, ...]) -> CallEstimate:
     """Estimate one pass over the elements of a list or the characters of a text."""
     target = operands[0]
     if not target.type.params:
-        return CallEstimate(scale(target.size, TRAVERSAL))
-    per_element = ONE
+        return CallEstimate(scale(target.size.max, TRAVERSAL))
+    per_element = 1
     if target.type.params[0].kind in {"string", "bytes"}:
-        per_element = add(per_element, scale(target.items, TRAVERSAL))
-    return CallEstimate(multiply(target.size, per_element))
+        per_element += scale(target.items.max, TRAVERSAL)
+    return CallEstimate(target.size.max * per_element)

@@ -198,7 +198,7 @@ def _cost(args: tuple[CelValue, ...], _: CelValue) -> int:
 
 
 def _estimate(operands: tuple[Operand, ...]) -> CallEstimate:
-    over_text = costs.scale(operands[1].size, costs.TRAVERSAL)
+    over_text = costs.scale(operands[1].size.max, costs.TRAVERSAL)
     return CallEstimate(costs.scale(over_text, _LONGEST_REGEX * costs.REGEX))
 
 

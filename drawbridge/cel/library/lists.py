@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from drawbridge.cel import times
-from drawbridge.cel.declare import CallEstimate, Function, Library, Operand, Overload, Range
+from drawbridge.cel.declare import CallEstimate, Function, Library, Operand, Overload
 from drawbridge.cel.errors import EvaluationError
 from drawbridge.cel.library import costs
 from drawbridge.cel.library.arithmetic import add_durations, add_ints, add_uints
@@ -72,7 +72,7 @@ def _includes_of_dra(target: CelValue, element: CelValue) -> bool:
 def _includes_estimate(operands: tuple[Operand, ...]) -> CallEstimate:
     if operands[0].type.params:
         return costs.estimate_elements(operands)
-    return CallEstimate(operands[0].size)
+    return CallEstimate(operands[0].size.max)
 
 
 def _is_sorted(elements: _Elements) -> bool:
@@ -192,7 +192,7 @@ DRA_INCLUDES: Final = Library(
             (
                 Overload(
                     "dra_includes_dyn_dyn", (DYN, DYN), BOOL, _includes_of_dra, member=True,
-                    estimate=costs.fixed(CallEstimate(Range(0, _LONGEST))),
+                    estimate=costs.fixed(CallEstimate(_LONGEST)),
                 ),
             ),
         ),

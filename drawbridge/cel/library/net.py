@@ -13,7 +13,6 @@ from drawbridge.cel.declare import (
     Library,
     Operand,
     Overload,
-    Range,
     members,
 )
 from drawbridge.cel.errors import EvaluationError
@@ -21,8 +20,8 @@ from drawbridge.cel.library import costs
 from drawbridge.cel.types import BOOL, CIDR, INT, IP, STRING, Type
 from drawbridge.cel.values import CelValue, Cidr, actual_size, no_such_overload
 
-# An address has 4 or 16 bytes; each estimate assumes one pass over them.
-_BYTES: Final = Range(4, 16)
+# An address has at most 16 bytes; each estimate assumes one pass over them.
+_BYTES: Final = 16
 
 
 def _is_ip(text: str) -> bool:
@@ -69,11 +68,11 @@ def _containing(*, networks: bool, parsed: bool) -> tuple[Cost, Estimate]:
         return total + (costs.traversal(args[1]) if parsed else 0)
 
     def estimate(operands: tuple[Operand, ...]) -> CallEstimate:
-        total = costs.scale(costs.add(_BYTES, _BYTES), costs.TRAVERSAL)
+        total = costs.scale(_BYTES + _BYTES, costs.TRAVERSAL)
         if networks:
-            total = costs.add(costs.add(total, costs.scale(_BYTES, costs.TRAVERSAL)), costs.ONE)
+            total += costs.scale(_BYTES, costs.TRAVERSAL) + 1
         if parsed:
-            total = costs.add(total, costs.scale(operands[1].size, costs.TRAVERSAL))
+            total += costs.scale(operands[1].size.max, costs.TRAVERSAL)
         return CallEstimate(total)
 
     return cost, estimate

@@ -257,7 +257,7 @@ def _cost(args: tuple[CelValue, ...], _: CelValue) -> int:
 
 def _estimate(operands: tuple[Operand, ...]) -> CallEstimate:
     text, pattern = operands[0].size, operands[1].size
-    return CallEstimate(costs.regex_estimate(text, pattern), Range(0, text.max))
+    return CallEstimate(costs.regex_estimate(text.max, pattern.max), Range(0, text.max))
 
 
 _TEXTS: Final = (STRING, STRING)

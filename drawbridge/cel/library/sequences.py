@@ -134,8 +134,7 @@ def _checked_range(count: int) -> list[CelValue]:
 
 def allocating(factor: float, size: Range) -> CallEstimate:
     """Estimate a call that creates a list, at a factor for each element."""
-    base = Range(1 + costs.LIST_BASE, 1 + costs.LIST_BASE)
-    return CallEstimate(costs.add(costs.scale(size, factor), base), size)
+    return CallEstimate(costs.scale(size.max, factor) + 1 + costs.LIST_BASE, size)
 
 
 def _allocated(factor: float, size: int) -> int:

@@ -50,7 +50,7 @@ def _cost(factor: int) -> Cost:
 def _estimate(factor: int) -> Estimate:
     def estimate(operands: tuple[Operand, ...]) -> CallEstimate:
         pairs = costs.multiply(operands[0].size, operands[1].size)
-        return CallEstimate(costs.add(costs.scale(pairs, factor), costs.ONE))
+        return CallEstimate(costs.scale(pairs.max, factor) + 1)
 
     return estimate
 

@@ -17,7 +17,6 @@ from drawbridge.cel.declare import (
     Library,
     Operand,
     Overload,
-    Range,
     unimplemented,
 )
 from drawbridge.cel.errors import EvaluationError
@@ -141,12 +140,12 @@ def _estimate_equals(operands: tuple[Operand, ...]) -> CallEstimate:
     left, right = operands[0].type, operands[1].type
     if left == right and left.name in _OPAQUE_NAMES:
         if left == NAMED_FORMAT:
-            return CallEstimate(costs.scale(Range(1, 64), costs.TRAVERSAL))
+            return CallEstimate(costs.scale(64, costs.TRAVERSAL))
         if left == URL:
             size = operands[1].size
             most = 1 if size == ANY_SIZE else size.max
-            return CallEstimate(costs.scale(Range(1, most), costs.TRAVERSAL))
-        return CallEstimate(costs.ONE)
+            return CallEstimate(costs.scale(most, costs.TRAVERSAL))
+        return CallEstimate(1)
     return costs.estimate_smaller(operands)
 
 
@@ -231,8 +230,8 @@ def _contains_cost(args: tuple[CelValue, ...], _: CelValue) -> int:
 
 
 def _estimate_contains(operands: tuple[Operand, ...]) -> CallEstimate:
-    text, part = (costs.scale(operand.size, costs.TRAVERSAL) for operand in operands)
-    return CallEstimate(costs.multiply(text, part))
+    text, part = (costs.scale(operand.size.max, costs.TRAVERSAL) for operand in operands)
+    return CallEstimate(text * part)
 
 
 def _matches_overloads(*, newer: bool) -> tuple[Overload, ...]:
@@ -240,7 +239,7 @@ def _matches_overloads(*, newer: bool) -> tuple[Overload, ...]:
         return costs.regex_cost(args[0], args[1])
 
     def estimate(operands: tuple[Operand, ...]) -> CallEstimate:
-        return CallEstimate(costs.regex_estimate(operands[0].size, operands[1].size))
+        return CallEstimate(costs.regex_estimate(operands[0].size.max, operands[1].size.max))
 
     texts = (STRING, STRING)
     # The function form is not charged up to 1.36.

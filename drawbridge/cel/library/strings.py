@@ -149,7 +149,7 @@ def _replace_estimate(operands: tuple[Operand, ...]) -> CallEstimate:
     else:
         least, kept_least = _times(text.min, old.max), 0
     size = costs.add(costs.multiply(Range(least, most), new), Range(kept_least, kept_most))
-    return CallEstimate(costs.scale(text, 2 * costs.TRAVERSAL), size)
+    return CallEstimate(costs.scale(text.max, 2 * costs.TRAVERSAL), size)
 
 
 def _times(text: int, part: int) -> int:
@@ -163,7 +163,7 @@ def _split_estimate(operands: tuple[Operand, ...]) -> CallEstimate:
         limit = operands[2].literal
         if isinstance(limit, int) and not isinstance(limit, bool):
             most = limit % 2**64
-    return CallEstimate(costs.scale(size, 2 * costs.TRAVERSAL), Range(0, most))
+    return CallEstimate(costs.scale(size.max, 2 * costs.TRAVERSAL), Range(0, most))
 
 
 def _join_estimate(operands: tuple[Operand, ...]) -> CallEstimate:
@@ -172,7 +172,7 @@ def _join_estimate(operands: tuple[Operand, ...]) -> CallEstimate:
     if len(operands) > 1:
         separators = Range(max(count.min - 1, 0), max(count.max - 1, 0))
         size = costs.add(size, costs.multiply(operands[1].size, separators))
-    return CallEstimate(costs.scale(size, costs.TRAVERSAL), size)
+    return CallEstimate(costs.scale(size.max, costs.TRAVERSAL), size)
 
 
 _Row = tuple[str, tuple[Type, ...], Type, Callable[..., CelValue]]
