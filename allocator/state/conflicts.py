@@ -3,8 +3,8 @@
 Another allocator can write an allocation that contradicts one of ours, before or after ours. Each
 change of a claim searches its own conflicts again, and those of the claims that it was in conflict
 with. So the cost of a change does not depend on the rest of the cluster. What a driver publishes
-decides which counters and capacities are exceeded, so claims of others beside ours are searched
-again when it has published their pool.
+decides which counters and capacities are exceeded, so when it has published a pool, claims of
+others beside ours are searched again, and so is each conflict in it, which may have ended.
 """
 
 from collections.abc import Iterator
@@ -65,15 +65,17 @@ class Conflicts:
         self._changed[uid] = None
 
     def note_pool(self, pool: PoolID) -> None:
-        """Have the claims of others beside ours in a pool searched that is published as a whole.
+        """Have a pool that is published searched: its conflicts, and claims of others beside ours.
 
         A pool can have many slices, and many claims that are looked at: it is once for all slices.
         """
         self._published[pool] = None
 
-    def _note_beside_ours(self, pool: PoolID) -> None:
+    def _note_published(self, pool: PoolID) -> None:
         if self._find_pool(pool) is None:
             return
+        conflicts = (each for each in self._conflicts.values() if each.pool == pool)
+        self._changed |= dict.fromkeys(each.holders[0] for each in conflicts)
         allocated = [uid for uid in self._ledger.claims_in(pool) if uid in self._ledger.claims]
         theirs = [uid for uid in allocated if not self._is_ours(uid)]
         if len(theirs) < len(allocated):
@@ -87,7 +89,7 @@ class Conflicts:
         if self._published:
             pool = next(iter(self._published))
             del self._published[pool]
-            self._note_beside_ours(pool)
+            self._note_published(pool)
         for uid in tuple(islice(self._changed, MAX_SEARCHES)):
             self._changed.pop(uid, None)
             yield uid, self.follow(uid)

@@ -216,6 +216,18 @@ def test_a_conflict_is_found_when_the_driver_has_published_the_devices(
     assert yielding(cluster) == {}
 
 
+@every_row("ours", [(True, True), (False, False), (True, False)], ids=["ours", "theirs", "both"])
+def test_a_conflict_ends_when_the_driver_publishes_more(ours: tuple[bool, bool]) -> None:
+    cluster = Cluster()
+    for each in (partitioned(1), *(written(f"{n}", n, ours=own) for n, own in enumerate(ours))):
+        cluster.state.apply(None, each)
+    yielding(cluster)
+    assert [line.code for line in cluster.state.conflicts.list_lines()] == ["CounterOverdrawn"]
+    cluster.state.apply(partitioned(1), partitioned(2, takes="500m"))
+    yielding(cluster)
+    assert [*cluster.state.conflicts.list_lines()] == []
+
+
 @every_row(
     ("takes", "more"),
     [("1", "1 more"), ("5Ki", "10239 more"), ("1n", None), ("1e400", "999 more"), ("-1e400", None)],
