@@ -34,7 +34,7 @@ from allocator.scheduler.protocol import (
 from allocator.state.live_state import LiveState
 from allocator.state.reports import Report
 from allocator.term import TermKeeper
-from allocator.writes.binding import PodBinder
+from allocator.writes.binding import BindOutcome, PodBinder
 from drawbridge.cluster.failure_log import FailureLog
 from drawbridge.ledger.planner import Planner
 from drawbridge.process import metrics
@@ -193,10 +193,10 @@ class SchedulerCalls:
         decisions = self._decide()
         if decisions.reservations.has_expired(request.pod_uid, request.node):
             decisions.reserve(request.pod_uid, request.node, self._now())
-        reply = await self._binder.bind(request.pod_uid, request.node)
-        metrics.ALLOCATOR_BINDS.add("bound" if reply.bound else "failed")
+        outcome, message = await self._binder.bind(request.pod_uid, request.node)
+        metrics.ALLOCATOR_BINDS.add(outcome)
         self._changed.set()
-        return reply
+        return BindReply(bound=outcome is BindOutcome.BOUND, message=message)
 
     async def release(self, request: PodReference) -> PostFilterReply:
         """Take back the allocations that keep an unbound pod on an unusable node.

@@ -14,13 +14,14 @@ version than the bindings that were sent before name: it would run without its d
 """
 
 import asyncio
+import enum
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
-from allocator.scheduler.protocol import BindReply, PostFilterReply
+from allocator.scheduler.protocol import PostFilterReply
 from allocator.state.caches import AllocatorCaches
 from allocator.state.live_state import LiveState
 from allocator.state.records import PodReservation
@@ -50,6 +51,21 @@ RETRY_SECONDS: Final = 5.0
 # The plugin waits for 120 s, and the pod is tried again while a call that it gave up could go on.
 CALL_SECONDS: Final = 115.0
 _TOO_LONG: Final = f"the binding took longer than {CALL_SECONDS:g} s; the pod is tried again"
+
+
+class BindOutcome(enum.StrEnum):
+    """How an attempt to bind a pod ended."""
+
+    BOUND = enum.auto()
+    WAITS = enum.auto()  # the claims are allocated, and their devices are not ready
+    FAILED = enum.auto()
+
+
+class Attempt(NamedTuple):
+    """An attempt to bind a pod that has ended, and what the condition of the pod says of it."""
+
+    outcome: BindOutcome
+    message: str
 
 
 class BindingTimes(NamedTuple):
@@ -99,22 +115,22 @@ class PodBinder:
         """Whether a call for this pod is in progress."""
         return pod_uid in self._locks
 
-    async def bind(self, pod_uid: str, node: str) -> BindReply:
+    async def bind(self, pod_uid: str, node: str) -> Attempt:
         """Allocate the claims of a pod and bind it to the node of its reservation, in time."""
         try:
             async with asyncio.timeout(CALL_SECONDS):
                 return await self._bind_in_turn(pod_uid, node)
         except TimeoutError:
-            return BindReply(bound=False, message=_TOO_LONG)
+            return Attempt(BindOutcome.FAILED, _TOO_LONG)
 
-    async def _bind_in_turn(self, pod_uid: str, node: str) -> BindReply:
+    async def _bind_in_turn(self, pod_uid: str, node: str) -> Attempt:
         async with self._locked(pod_uid):
             reservation = self._state.reservations.find(pod_uid)
             if reservation is None or reservation.node != node:
                 message = f"no devices are reserved for the pod on node {node}"
-                return BindReply(bound=False, message=message)
+                return Attempt(BindOutcome.FAILED, message)
             if refusal := self._state.reservations.begin_write(pod_uid):
-                return BindReply(bound=False, message=refusal)
+                return Attempt(BindOutcome.FAILED, refusal)
             self.undoing.discard(pod_uid)
             return await self._bind_reserved(reservation, self._term)
 
@@ -140,7 +156,7 @@ class PodBinder:
         """Return the lock of a pod or a claim; nobody but `async with` may refer to it."""
         return self._locks.setdefault(uid, asyncio.Lock())
 
-    async def _bind_reserved(self, reservation: PodReservation, term: int) -> BindReply:
+    async def _bind_reserved(self, reservation: PodReservation, term: int) -> Attempt:
         claims = self._make_claim_writer(term)
         slot = self._slots.queue(reservation.namespace)
         place = self._last_place(_pod_of(reservation))
@@ -153,7 +169,7 @@ class PodBinder:
             if self._term == term:
                 self._undo_soon(reservation)
                 await self._undo_now(reservation)
-            return BindReply(bound=False, message=f"{error}")
+            return Attempt(BindOutcome.FAILED, f"{error}")
         except BaseException:
             # After a bug, or when the call took too long, what was written is undone later.
             if self._term == term:
@@ -163,7 +179,7 @@ class PodBinder:
             self._state.note_dropped(claims.dropped)
         if self._term == term:
             self._state.reservations.end_write(reservation.uid, written=True)
-        return BindReply(bound=not waiting, message=waiting)
+        return Attempt(BindOutcome.WAITS if waiting else BindOutcome.BOUND, waiting)
 
     def interrupt(self, claim_uid: str) -> None:
         """Let the calls that wait for the devices of a claim look whether it has to yield."""

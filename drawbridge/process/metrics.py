@@ -252,10 +252,10 @@ ALLOCATOR_READY: Final = Gauge(
 )
 ALLOCATOR_BINDS: Final = UnlockedCounter(
     "drawbridge_allocator_binds",
-    "Bindings of pods by outcome: bound, or failed, also while devices get ready.",
+    "Attempts to bind a pod by outcome: bound, waits (its devices are not ready), or failed.",
     ["outcome"],
     ALLOCATOR,
-    [("bound", "failed")],
+    [("bound", "waits", "failed")],
 )
 ALLOCATOR_CALLS: Final = UnlockedCounter(
     "drawbridge_allocator_calls",

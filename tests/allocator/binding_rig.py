@@ -3,7 +3,7 @@
 import asyncio
 
 from allocator.state.conflicts import ContestedClaim
-from allocator.writes.binding import BindingTimes, PodBinder
+from allocator.writes.binding import BindingTimes, BindOutcome, PodBinder
 from allocator.writes.recovery import Recovery
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.inventory import PoolID
@@ -51,9 +51,9 @@ class Rig:
 
     async def bind(self, pod: str = "pod") -> str:
         """Bind a pod; returns the message, empty if it is bound."""
-        reply = await self.binder.bind(f"uid-{pod}", "node-1")
-        assert reply.bound is not bool(reply.message)
-        return reply.message
+        self.outcome, message = await self.binder.bind(f"uid-{pod}", "node-1")
+        assert (self.outcome is BindOutcome.BOUND) is not bool(message)
+        return message
 
     def claim(self, name: str) -> Claim:
         """Return a claim as stored."""

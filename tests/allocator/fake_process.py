@@ -8,8 +8,9 @@ from allocator.decisions.deciding_ahead import DecideInCopy
 from allocator.decisions.pod_devices import PodDecisions
 from allocator.decisions.waiting import WaitingPods
 from allocator.scheduler.calls import SchedulerCalls
-from allocator.scheduler.protocol import BindReply, PostFilterReply
+from allocator.scheduler.protocol import PostFilterReply
 from allocator.state.reports import Report
+from allocator.writes.binding import Attempt, BindOutcome
 from tests.allocator.clusters import Cluster
 
 
@@ -66,10 +67,11 @@ class FakeProcess:
         """Nothing is wrong."""
         return ""
 
-    async def bind(self, pod_uid: str, node: str) -> BindReply:
+    async def bind(self, pod_uid: str, node: str) -> Attempt:
         """Bind a pod with a reservation on the node."""
         reservation = self.decisions.reservations.find(pod_uid)
-        return BindReply(bound=reservation is not None and reservation.node == node)
+        reserved = reservation is not None and reservation.node == node
+        return Attempt(BindOutcome.BOUND if reserved else BindOutcome.FAILED, "")
 
     async def release(self, pod_uid: str) -> PostFilterReply:
         """Release when the test allows it."""

@@ -15,6 +15,7 @@ from allocator.decisions.waiting import WaitingPods
 from allocator.scheduler.calls import SchedulerCalls
 from allocator.scheduler.protocol import HEADER, VERSION_TEXT, BindReply, PostFilterReply
 from allocator.scheduler.server import ActivationStreams, serve_calls
+from allocator.writes.binding import Attempt, BindOutcome
 from drawbridge.dra.claim import read_claim
 from drawbridge.dra.classes import read_class
 from drawbridge.dra.nodes import node_reader
@@ -82,12 +83,13 @@ class Served:
 
     # --- the write path ---
 
-    async def bind(self, pod_uid: str, node: str) -> BindReply:
+    async def bind(self, pod_uid: str, node: str) -> Attempt:
         """Answer as the test says."""
         if self.binder.get("raises"):
             raise RuntimeError("unexpected")
         self.bound.append((pod_uid, node))
-        return msgspec.convert(self.binder.get("bind", {"bound": True}), BindReply)
+        reply = msgspec.convert(self.binder.get("bind", {"bound": True}), BindReply)
+        return Attempt(BindOutcome.BOUND if reply.bound else BindOutcome.FAILED, reply.message)
 
     async def release(self, _: str) -> PostFilterReply:
         """Answer as the test says."""

@@ -333,6 +333,7 @@ async def allocate_without_binding(rig: Rig) -> None:
     rig.reservations.reserve("pod", "a")
     rig.cluster.faults[3] = "refuse"
     assert await rig.bind()
+    assert rig.outcome is binding.BindOutcome.FAILED
     rig.reservations.reserve("pod", "a")
 
 
@@ -340,7 +341,7 @@ async def test_a_pod_is_bound_after_its_devices_report_their_conditions(rig: Rig
     await allocate_without_binding(rig)
     report_condition(rig, "Waiting")
     message = "claim n/a: device d.io/p/gpu-0-0 does not report Attached"
-    assert await rig.bind() == message
+    assert (await rig.bind(), rig.outcome) == (message, binding.BindOutcome.WAITS)
     assert rig.claim("a").status.allocation is not None
     assert rig.reservations.ended[-1] == ("uid-pod", True)
     report_condition(rig, "Attached")
