@@ -70,7 +70,7 @@ def _print_facts(options: argparse.Namespace, streams: Streams) -> int:
     configuration, before = read_effective_configuration(options, streams, asks_cluster=live)
     if configuration is None:
         return output.print_unreadable(before, options, streams)
-    files, server = read_objects(options, streams)
+    files, server, *_ = read_objects(options, streams)
     enabled = choose_gates(options, server.version, keeps=server.keeps)
     if isinstance(enabled, tuple):
         return output.print_unreadable(enabled, options, streams)

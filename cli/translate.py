@@ -91,7 +91,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         context,
         original=original,
         readable_names=options.readable_names,
-        namespace=options.namespace or "",
+        namespace=options.namespace or inputs.namespace,
     )
     former = FormerLines.DROP if options.no_original else FormerLines.NOTE
     result = EditResult(findings=inputs.findings)

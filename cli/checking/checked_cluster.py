@@ -22,7 +22,7 @@ from drawbridge.config.model import Configuration
 from drawbridge.config.placement import owned_pools
 from drawbridge.config.policy import compatibility_declarations, device_quotas
 from drawbridge.documents.paths import get_value
-from drawbridge.dra.claim import CLAIM, Claim, Template
+from drawbridge.dra.claim import CLAIM, TEMPLATE, Claim, Template
 from drawbridge.dra.compatibility import UnsetGroups
 from drawbridge.dra.gates import Gates
 from drawbridge.dra.resource_quotas import ResourceQuota, quota_reader
@@ -60,9 +60,12 @@ class CheckedCluster:
     configuration: Configuration
     allocator: Allocator
     claims_read: bool = True
+    published: Facts | None = None
 
     def gather_facts(self) -> GatheredFacts | None:
         """Return the facts that decide translations; None if no cluster is known."""
+        if self.published is not None:
+            return GatheredFacts(self.published)
         if not self.is_read:
             return None
         return gather_facts(self._facts_input(), self.configuration, self.gates)
@@ -100,7 +103,7 @@ class CheckedCluster:
         Other pods have only those without a fence. `context` is that of all other objects.
         """
         all_pools = UsedPools(context)
-        if facts is None or self.allocator is Allocator.UPSTREAM:
+        if facts is None or not self.is_read or self.allocator is Allocator.UPSTREAM:
             return lambda _: all_pools
         objects = self._objects()
         allocators = find_pod_allocators(objects, self.gates, self.configuration, facts)
@@ -193,9 +196,9 @@ class CheckedCluster:
     def _is_unreadable(self, kind: str, namespace: str, name: str) -> bool:
         """Tell whether a document of the input has this name; readable ones are found before.
 
-        Where claims may not be listed, each can be one that is there.
+        Where claims or templates may not be listed, each can be one that is there.
         """
-        if kind == CLAIM and not self.claims_read:
+        if kind in (CLAIM, TEMPLATE) and not self.claims_read:
             return True
         names = {f"{kind}/{namespace}/{name}"}
         if namespace in ("", _DEFAULT):

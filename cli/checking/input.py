@@ -6,7 +6,7 @@ also decides the judgement, as if it were applied together with the other object
 
 import argparse
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cli.input import live_cluster
 from cli.input.cluster_objects import ClusterObjects, recognize_slices, sort_documents
@@ -14,6 +14,7 @@ from cli.input.config_map import find_among_objects
 from cli.input.configuration_file import load_configuration
 from cli.input.effective_configuration import read_effective_configuration
 from cli.input.facts_file import choose_gates
+from cli.input.facts_objects import list_needed
 from cli.input.files import read_documents
 from cli.input.live_cluster import ClusterReadError
 from cli.input.server_features import ServerFeatures, read_server_features
@@ -21,17 +22,28 @@ from cli.terminal.streams import Streams
 from drawbridge.cluster import resources
 from drawbridge.config.model import Configuration
 from drawbridge.documents.document import Document, LocatedFinding
+from drawbridge.dra.claim import CLAIM, TEMPLATE
 from drawbridge.dra.gates import DEFAULTS, Gates
 
 if TYPE_CHECKING:
     from drawbridge.cluster.session import Session
+    from drawbridge.facts.model import Facts
+
+_OF_NAMESPACES: Final = (
+    resources.CLAIMS,
+    resources.TEMPLATES,
+    resources.NAMESPACES,
+    resources.RESOURCE_QUOTAS,
+    resources.NETWORKS,
+)
 
 
 class CheckInput(NamedTuple):
     """The manifests with their objects, the cluster, and what decides the judgement.
 
     The `problems` are those of reading the manifests. Without a cluster that `is_read`, other
-    objects are not known, so none is missing, and without `claims_read` no claim is.
+    objects are not known, so none is missing, and without `claims_read` no claim or template is.
+    The facts are computed from the objects, or those that the controller `published`.
     """
 
     read: Sequence[Document | LocatedFinding]
@@ -41,6 +53,7 @@ class CheckInput(NamedTuple):
     cluster: ClusterObjects = ClusterObjects()
     is_read: bool = False
     claims_read: bool = True
+    published: "Facts | None" = None
     gates: Gates = DEFAULTS
     own: Configuration | None = None  # the only Configuration among the manifests
 
@@ -50,6 +63,7 @@ class _ReadCluster(NamedTuple):
     server: ServerFeatures
     serves_taint_rules: bool = False
     claims_read: bool = True
+    published: "Facts | None" = None
 
 
 def read_check_input(
@@ -81,11 +95,12 @@ def read_check_input(
         return None
     findings += cluster.objects.findings
     given = of_manifests(read, configuration, may_replace=options.config is None and not is_live)
-    is_read = is_live or bool(options.cluster)
+    is_read = (is_live and cluster.published is None) or bool(options.cluster)
     return given._replace(
         cluster=cluster.objects,
         is_read=is_read,
         claims_read=cluster.claims_read,
+        published=cluster.published,
         gates=enabled,
     )
 
@@ -126,20 +141,26 @@ def _read_cluster(
         return _ReadCluster(files, ServerFeatures(files.version))
 
     async def read(session: "Session") -> _ReadCluster:
-        needed = (resources.NODES, resources.CLASSES, resources.SLICES, resources.TEMPLATES)
-        optional = (resources.NAMESPACES, resources.RESOURCE_QUOTAS, resources.NETWORKS)
-        listing = live_cluster.list_objects(session, resources.CLAIMS)
-        claims = await live_cluster.read_if_allowed(listing, findings)
-        values = await live_cluster.list_kinds(session, needed, optional, findings)
+        server = await read_server_features(session, options)
+        spare = None if options.cluster else server.published
+        values, published = await list_needed(session, spare, findings)
+        unread = set[str]()
+        for kind in _OF_NAMESPACES:
+            listed = await live_cluster.list_readable(
+                session, kind, findings, namespace=session.namespace
+            )
+            values += listed.values
+            unread.update(() if listed.is_whole else (kind.kind,))
         rules = await live_cluster.list_taint_rules(session, findings)
-        values = [*(claims or ()), *values, *(rules or ())]
+        values += rules or ()
         from_files = read_documents(options.cluster, streams.stdin)
         documents = (*live_cluster.as_documents(values), *from_files)
         return _ReadCluster(
             sort_documents(documents),
-            await read_server_features(session, options),
+            server,
             serves_taint_rules=rules is not None,
-            claims_read=claims is not None,
+            claims_read=unread.isdisjoint((CLAIM, TEMPLATE)),
+            published=published,
         )
 
     return live_cluster.run_with_session(options, read)

@@ -48,6 +48,7 @@ def judge_objects(
         given.configuration,
         Allocator(allocator) if allocator else default_allocator(given.configuration),
         given.claims_read,
+        given.published,
     )
     gathered = cluster.gather_facts()
     translation = cluster.translation_context(gathered.facts if gathered else None)

@@ -78,7 +78,9 @@ async def _read_live(session: "Session", node: str, findings: list[LocatedFindin
     unread = set[str]()
 
     async def list_kind(resource: Resource, fields: str) -> tuple[Value, ...]:
-        listed, is_whole = await _list(session, resource, fields, findings)
+        listed, is_whole = await live_cluster.list_readable(
+            session, resource, findings, namespace=session.namespace, fields=fields
+        )
         unread.update(() if is_whole else (resource.kind,))
         return listed
 
@@ -111,24 +113,3 @@ async def _read_live(session: "Session", node: str, findings: list[LocatedFindin
     complete = frozenset(() if unread else whole)
     stuck = await find_stuck_holders(session, values, complete, "" if unread else node)
     return NodeObjects(held, named, events, stuck)
-
-
-async def _list(
-    session: "Session", resource: Resource, fields: str, findings: list[LocatedFinding]
-) -> tuple[tuple[Value, ...], bool]:
-    """List the objects in all namespaces, or else in that of the kubeconfig, and say so.
-
-    Also return whether these are all.
-    """
-    try:
-        return tuple(await live_cluster.list_objects(session, resource, fields=fields)), True
-    except ApiError as error:
-        if error.code != _FORBIDDEN:
-            raise
-        instead = f"; only namespace {session.namespace} is read" if resource.namespaced else ""
-        text = f"{error.describe()}{instead}"
-        findings.append(LocatedFinding(codes.PART_UNREADABLE.at("", text)))
-    if not resource.namespaced:
-        return (), False
-    listing = live_cluster.list_objects(session, resource, session.namespace, fields=fields)
-    return tuple(await live_cluster.read_if_allowed(listing, findings) or ()), False

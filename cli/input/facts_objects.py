@@ -1,7 +1,9 @@
 """Reads the objects that facts are computed from: a live cluster, or files."""
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from msgspec.structs import replace
 
 from cli.input import live_cluster
 from cli.input.cluster_objects import ClusterObjects, sort_documents
@@ -15,31 +17,68 @@ from drawbridge.facts.networks import read_network
 
 if TYPE_CHECKING:
     from drawbridge.cluster.session import Session
+    from drawbridge.documents.values import Value
+    from drawbridge.facts.model import Facts
+
+_NEEDED: Final = (resources.NODES, resources.CLASSES, resources.SLICES)
+_OF_NAMESPACES: Final = (resources.NAMESPACES, resources.LOCAL_QUEUES)
+_INSTEAD: Final = "the published facts decide, and claims are compared with no devices"
+
+
+class FactsObjects(NamedTuple):
+    """The objects, what the API server stores, and the namespace of manifests that name none.
+
+    Where some objects may not be read, `published` are the facts that the controller has of all.
+    """
+
+    files: ClusterObjects
+    server: ServerFeatures
+    namespace: str = ""
+    published: "Facts | None" = None
 
 
 def read_objects(
-    options: argparse.Namespace, streams: Streams, *, namespaces: bool = False
-) -> tuple[ClusterObjects, ServerFeatures]:
-    """Read the objects, and what the API server stores.
+    options: argparse.Namespace, streams: Streams, *, translates: bool = False
+) -> FactsObjects:
+    """Read the objects; for a translation also those of namespaces that decide it.
 
-    Facts do not need namespaces, and a user may not be allowed to list them.
+    A translation needs the facts only, which the controller publishes.
     """
     if options.cluster and options.context is None:
         files = sort_documents(read_documents(options.cluster, streams.stdin))
-        return files, ServerFeatures(files.version)
+        return FactsObjects(files, ServerFeatures(files.version))
 
-    async def read(session: "Session") -> tuple[ClusterObjects, ServerFeatures]:
-        kinds = (resources.NODES, resources.CLASSES, resources.SLICES)
-        of_namespaces = (resources.NAMESPACES, resources.LOCAL_QUEUES)
-        optional = (resources.NETWORKS, *(of_namespaces if namespaces else ()))
-        unread: list[LocatedFinding] = []
-        values = await live_cluster.list_kinds(session, kinds, optional, unread)
+    async def read(session: "Session") -> FactsObjects:
         server = await read_server_features(session, options)
+        spare = server.published if translates and not options.cluster else None
+        unread: list[LocatedFinding] = []
+        values, published = await list_needed(session, spare, unread)
+        namespace = (translates and options.namespace) or session.namespace
+        for kind in (resources.NETWORKS, *(_OF_NAMESPACES if translates else ())):
+            listed = await live_cluster.list_readable(session, kind, unread, namespace=namespace)
+            values += listed.values
         from_files = read_documents(options.cluster, streams.stdin)
         documents = live_cluster.as_documents(values)
-        return sort_documents((*unread, *server.findings, *documents, *from_files)), server
+        files = sort_documents((*unread, *server.findings, *documents, *from_files))
+        return FactsObjects(files, server, namespace, published)
 
     return live_cluster.run_with_session(options, read)
+
+
+async def list_needed(
+    session: "Session", published: "Facts | None", findings: list[LocatedFinding]
+) -> tuple[list[dict[str, "Value"]], "Facts | None"]:
+    """List what facts are computed from; where a part may not be read, return published ones.
+
+    Without these, all has to be readable.
+    """
+    needed, spare = (_NEEDED, ()) if published is None else ((), _NEEDED)
+    unread: list[LocatedFinding] = []
+    values = await live_cluster.list_kinds(session, needed, spare, unread)
+    for finding in (each.finding for each in unread):
+        message = f"{finding.message}; {_INSTEAD}"
+        findings.append(LocatedFinding(replace(finding, message=message)))
+    return ([], published) if unread else (values, None)
 
 
 def facts_input(files: ClusterObjects) -> FactsInput:

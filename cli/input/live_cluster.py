@@ -8,7 +8,7 @@ takes half of the time of a short command.
 import argparse
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -29,6 +29,7 @@ T = TypeVar("T")
 SOURCE: Final = "<cluster>"
 PAGE_SIZE: Final = 500
 _LIST_ATTEMPTS: Final = 4
+_NAMESPACE: Final = "Namespace"
 
 
 class ClusterReadError(CommandError):
@@ -128,6 +129,47 @@ async def list_kinds(
         listing = list_if_served(session, kind, namespace)
         values += await read_if_allowed(listing, findings) or ()
     return values
+
+
+class Listed(NamedTuple):
+    """The objects of a kind that the user may read, and whether these are all."""
+
+    values: tuple[dict[str, Value], ...]
+    is_whole: bool = True
+
+
+async def list_readable(
+    session: "Session",
+    resource: "Resource",
+    findings: list[LocatedFinding],
+    *,
+    namespace: str,
+    fields: str = "",
+) -> Listed:
+    """List the objects in all namespaces, or else in this one, and say so."""
+    try:
+        return Listed((*await list_if_served(session, resource, fields=fields),))
+    except ApiError as error:
+        if not error.forbidden:
+            raise
+        refused = error.describe()
+    reading = _read_namespace(session, resource, namespace, fields)
+    values = await read_if_allowed(reading, [])
+    instead = "" if values is None else f"; only namespace {namespace} is read"
+    findings.append(LocatedFinding(codes.PART_UNREADABLE.at("", f"{refused}{instead}")))
+    return Listed(tuple(values or ()), is_whole=False)
+
+
+async def _read_namespace(
+    session: "Session", resource: "Resource", namespace: str, fields: str
+) -> list[dict[str, Value]] | None:
+    """Read the objects of a kind in a namespace, or itself; None if it has none of that kind."""
+    if resource.namespaced:
+        return await list_objects(session, resource, namespace, fields)
+    if resource.kind != _NAMESPACE:
+        return None
+    value = await read_object(session, resource, namespace)
+    return [] if value is None else [value]
 
 
 async def list_if_served(

@@ -18,28 +18,34 @@ from drawbridge.names import FACTS_CONFIG_MAP, NAMESPACE
 
 if TYPE_CHECKING:
     from drawbridge.cluster.session import Session
+    from drawbridge.facts.model import Facts
 
 
 class ServerFeatures(NamedTuple):
-    """The version of an API server, and the fields of claims that it stores; None if unknown.
+    """The version of an API server, and the facts that the controller published, if one may read.
 
-    `findings` tell why they are not known: whoever prints translations adds them.
+    `findings` tell why there are none: whoever prints translations adds them.
     """
 
     version: str = ""
-    keeps: tuple[str, ...] | None = None
+    published: "Facts | None" = None
     findings: tuple[LocatedFinding, ...] = ()
+
+    @property
+    def keeps(self) -> tuple[str, ...] | None:
+        """The fields of claims that the API server stores; None if unknown."""
+        return self.published.cluster.keeps if self.published else None
 
 
 async def read_server_features(session: "Session", options: argparse.Namespace) -> ServerFeatures:
-    """Read the version and the published fields; these only if the options name no gates."""
+    """Read the version and the published facts; these only if the options name no gates."""
     version = await session.version()
     if options.kubernetes_version or options.feature_gates:
         return ServerFeatures(version)
     registered = await installed_namespace.find_registered(session)
     namespace = NAMESPACE if registered is None else registered
     read = await _read_published(session, namespace) if namespace else None
-    if isinstance(read, tuple):
+    if read is not None and not isinstance(read, str):
         return ServerFeatures(version, read)
     missing = f"{_name_source(namespace)} not found" if namespace else "nothing is installed"
     message = f"{read or missing}; taking the default feature gates of Kubernetes {version}"
@@ -53,8 +59,8 @@ def _name_source(namespace: str) -> str:
     return f"ConfigMap {namespace}/{FACTS_CONFIG_MAP}"
 
 
-async def _read_published(session: "Session", namespace: str) -> tuple[str, ...] | str | None:
-    """Return the published fields, or why they cannot be read; None if there are none."""
+async def _read_published(session: "Session", namespace: str) -> "Facts | str | None":
+    """Return the published facts, or why they cannot be read; None if there are none."""
     from drawbridge.agreement.published_facts import (  # noqa: PLC0415  # loaded on demand
         FactsConfigMap,
         PublishedFactsError,
@@ -68,7 +74,7 @@ async def _read_published(session: "Session", namespace: str) -> tuple[str, ...]
         )
         if config_map is None:
             return None
-        return read_facts(msgspec.convert(config_map, FactsConfigMap)).cluster.keeps
+        return read_facts(msgspec.convert(config_map, FactsConfigMap))
     except ApiError as error:
         if not error.forbidden:
             raise

@@ -52,6 +52,8 @@ class TranslationInput:
     context: TranslationContext | None = None
     cluster: "tuple[ClusterObjects, gates.Gates] | None" = None
     findings: list[LocatedFinding] = field(default_factory=list)
+    # The namespace of manifests that name none.
+    namespace: str = ""
     # The labels of the cluster's namespaces.
     namespaces: dict[str, Mapping[str, str]] = field(default_factory=dict)
     # The default queue of Kueue in each namespace of the cluster that has one.
@@ -147,8 +149,8 @@ def _gather_facts(
     from drawbridge.facts.gather import gather_facts  # noqa: PLC0415
 
     try:
-        files, server = read_objects(options, streams, namespaces=True)
-        has_scheduler = _has_scheduler(options, configuration)
+        files, server, inputs.namespace, published = read_objects(options, streams, translates=True)
+        has_scheduler = published is not None or _has_scheduler(options, configuration)
     except ClusterReadError as error:
         return (error.located,)
     enabled = choose_gates(options, server.version, keeps=server.keeps)
@@ -157,6 +159,9 @@ def _gather_facts(
     inputs.namespaces = labels_of_namespaces(each.value for each in files.others)
     inputs.queues = find_default_queues(each.value for each in files.others)
     inputs.definitions = _definitions_in(files.others)
+    if published is not None:
+        inputs.findings += files.findings
+        return published
     inputs.cluster = files, enabled
     gathered = gather_facts(facts_input(files), configuration, enabled)
     with_policies = apply_policies(gathered.findings, configuration.findings)

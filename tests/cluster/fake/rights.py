@@ -21,12 +21,15 @@ class _Asked(NamedTuple):
 
 
 class Rights:
-    """The rights of a person; a Role is bound in one namespace. Keeps what was `denied`."""
+    """The rights of a person. Keeps what was `denied`.
+
+    A Role that names no namespace of its own is bound in `namespace`.
+    """
 
     def __init__(self, roles: Iterable[Mapping[str, Any]], namespace: str) -> None:
         self.denied: list[str] = []
         self._rules = [
-            (namespace if role["kind"] == "Role" else "", rule)
+            (role["metadata"].get("namespace", namespace) if role["kind"] == "Role" else "", rule)
             for role in roles
             for rule in role["rules"]
         ]
@@ -54,9 +57,9 @@ def _read(seen: Seen) -> _Asked | None:
     """Return what is asked for; None of discovery."""
     root, *words = seen.path.strip("/").split("/")
     group, rest = ("", words[1:]) if root == "api" else ("".join(words[:1]), words[2:])
-    namespace = ""
-    if rest[:1] == ["namespaces"] and rest[2:]:
-        namespace, rest = rest[1], rest[2:]
+    # A namespace is in itself, so a Role can give its reading.
+    namespace = rest[1] if rest[:1] == ["namespaces"] and rest[1:] else ""
+    rest = rest[2:] if namespace and rest[2:] else rest
     if not rest or root not in ("api", "apis"):
         return None
     resource, name = "/".join((rest[0], *rest[2:])), "".join(rest[1:2])

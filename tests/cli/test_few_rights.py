@@ -1,0 +1,224 @@
+"""Commands for people who may read their namespace and the published facts only."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from drawbridge.agreement.published_facts import build_data_key
+from drawbridge.facts import serialized
+from drawbridge.facts.model import Facts
+from drawbridge.names import NAMESPACE
+from tests.cli.installed_api import config_map, healthy
+from tests.cli.running import Printed, command, on_api
+from tests.cli.test_live_cluster import ALLOWED, LABELLED, LEGACY, MONITOR, OBJECTS
+from tests.cluster.fake.api import FakeApi
+from tests.cluster.fake.rights import Rights
+from tests.tables import every_row, write_yaml
+
+CONFIGURATION = ("drawbridge-config", "drawbridge-config-in-use")
+# The lists that facts are computed from.
+LISTED = ("nodes", "deviceclasses", "resourceslices")
+
+
+# What only a cluster tells, and what none can change.
+CHECKED = """
+apiVersion: v1
+kind: Pod
+metadata: {name: model}
+spec:
+  nodeSelector: {nvidia.com/gpu.product: NVIDIA-T1000}
+  containers: [{name: main, image: none, resources: {limits: {nvidia.com/gpu: 1}}}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: templated}
+spec:
+  resourceClaims: [{name: gpu, resourceClaimTemplateName: absent}]
+  containers: [{name: main, image: none, resources: {claims: [{name: gpu}]}}]
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: other}
+spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: other}}]}}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: many}
+spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.nvidia.com, count: 900}}]}}
+"""
+NEVER = "ResourceClaim/many TooManyDevices"
+
+
+def role(namespace: str, resources: tuple[str, ...], *names: str) -> dict[str, Any]:
+    """A Role that reads these resources, or only those with these names."""
+    groups = ["", "resource.k8s.io", "kueue.x-k8s.io"]
+    rule: dict[str, Any] = {"apiGroups": groups, "resources": resources, "verbs": ["get", "list"]}
+    named = {"resourceNames": names} if names else {}
+    return {"kind": "Role", "metadata": {"namespace": namespace}, "rules": [{**rule, **named}]}
+
+
+def everywhere(*resources: str) -> dict[str, Any]:
+    return {**role("", resources), "kind": "ClusterRole"}
+
+
+OWN = role("default", ("namespaces", "pods", "localqueues"))
+FACTS = role(NAMESPACE, ("configmaps",), *CONFIGURATION, "drawbridge-facts")
+WITHOUT_FACTS = role(NAMESPACE, ("configmaps",), *CONFIGURATION)
+
+
+def translate(folder: Path, roles: list[dict[str, Any]] | None, *words: str) -> Printed:
+    """Translate on a server that publishes the facts about its objects."""
+
+    def prepare(api: FakeApi) -> None:
+        healthy(api)
+        api.put(publish(folder))
+        api.rights = Rights(roles, NAMESPACE) if roles is not None else api.rights
+
+    return on_api(folder, (LABELLED,), "translate", "--context", *words, prepare=prepare)
+
+
+def publish(folder: Path) -> dict[str, Any]:
+    """The facts about the objects, as the controller publishes them."""
+    dump = folder / "dump.yaml"
+    dump.write_text(write_yaml(OBJECTS), "utf-8")
+    words = ("--cluster", str(dump), "--kubernetes-version", "1.36", "-o", "json")
+    facts = serialized.read_facts(msgspec.json.decode(command("config", "facts", *words).out))
+    assert isinstance(facts, Facts)
+    digest = serialized.facts_hash(facts)
+    content = serialized.encode_facts(facts).decode()
+    return config_map("drawbridge-facts", {"current": digest, build_data_key(digest): content})
+
+
+def check(folder: Path, roles: list[dict[str, Any]] | None) -> tuple[int, set[str], Printed]:
+    """Check manifests; return the exit code and which findings there are about which objects."""
+    path = folder / "checked.yaml"
+    path.write_text(CHECKED, "utf-8")
+
+    def prepare(api: FakeApi) -> None:
+        healthy(api)
+        api.put(publish(folder))
+        api.rights = Rights(roles, NAMESPACE) if roles is not None else api.rights
+
+    words = ("check", "--context", "-f", str(path), "-o", "json")
+    printed = on_api(folder, (), *words, prepare=prepare)
+    findings = json.loads(printed.out)["findings"] if printed.out else []
+    about = {f"{each['object']} {each['code']}".strip() for each in findings}
+    return printed.code, about, printed
+
+
+def unread(printed: Printed) -> list[str]:
+    """The messages about what may not be read."""
+    return [
+        each.removeprefix('warning: User "jane" cannot ').removesuffix(" [PartUnreadable]")
+        for each in printed.err.splitlines()
+        if each.endswith("[PartUnreadable]")
+    ]
+
+
+@every_row("manifest", ["nvidia.yaml", "hami.yaml", "rdma.yaml"])
+def test_the_published_facts_decide_as_the_objects_do(manifest: str, tmp_path: Path) -> None:
+    words = ("-f", str(LEGACY / manifest))
+    by_objects = translate(tmp_path, None, *words)
+    by_facts = translate(tmp_path, [OWN, FACTS], *words)
+    assert by_facts.out == by_objects.out
+    assert by_facts.code == by_objects.code == 0
+    assert "resourceClaimTemplateName" in by_facts.out
+
+
+def test_each_missing_right_is_named_once(tmp_path: Path) -> None:
+    printed = translate(tmp_path, [OWN, FACTS], "-f", str(LEGACY / "nvidia.yaml"))
+    instead = "the published facts decide, and claims are compared with no devices"
+    own = "only namespace default is read"
+    assert unread(printed) == [
+        f"list /nodes; {instead}",
+        f"list resource.k8s.io/deviceclasses; {instead}",
+        f"list resource.k8s.io/resourceslices; {instead}",
+        f"list /namespaces; {own}",
+        f"list kueue.x-k8s.io/localqueues; {own}",
+    ]
+    # What may be read in no namespace either is named once, too.
+    only_facts = translate(tmp_path, [FACTS], "-f", str(LEGACY / "nvidia.yaml"))
+    assert unread(only_facts)[3:] == ["list /namespaces", "list kueue.x-k8s.io/localqueues"]
+    assert only_facts.out == printed.out
+
+
+@every_row("missing", LISTED)
+def test_one_missing_list_is_enough_for_the_published_facts(missing: str, tmp_path: Path) -> None:
+    rest = everywhere(*(each for each in LISTED if each != missing))
+    printed = translate(tmp_path, [OWN, FACTS, rest], "-f", str(LEGACY / "nvidia.yaml"))
+    assert "resourceClaimTemplateName" in printed.out
+    assert [each.split(";")[0].split("/")[1] for each in unread(printed)][:1] == [missing]
+
+
+@every_row(
+    ("roles", "words"),
+    [
+        ([OWN, WITHOUT_FACTS], []),
+        ([OWN], []),
+        # Objects of files are not in the published facts.
+        ([OWN, FACTS], ["--cluster", "DUMP"]),
+        # The fields that these drop are not those of the published facts.
+        ([OWN, FACTS], ["--kubernetes-version", "1.35"]),
+    ],
+)
+def test_without_the_facts_no_manifest_is_printed(
+    roles: list[dict[str, Any]], words: list[str], tmp_path: Path
+) -> None:
+    dump = tmp_path / "dump.yaml"
+    dump.write_text(write_yaml(OBJECTS), "utf-8")
+    words = [str(dump) if each == "DUMP" else each for each in words]
+    printed = translate(tmp_path, roles, "-f", str(LEGACY / "nvidia.yaml"), *words)
+    assert (printed.code, printed.out) == (2, "")
+    assert 'User "jane" cannot list /nodes [ClusterUnreadable]' in printed.err
+
+
+@pytest.mark.parametrize("label", ["true", "false"])
+@pytest.mark.parametrize("is_listed", [True, False])
+def test_the_namespace_of_the_kubeconfig_decides_about_manifests_that_name_none(
+    label: str, *, is_listed: bool, tmp_path: Path
+) -> None:
+    admin = {"resource.kubernetes.io/admin-access": label}
+    namespace = {**LABELLED, "metadata": {"name": "default", "labels": admin}}
+    files = {"pod.yaml": MONITOR.replace(", namespace: NAMESPACE", ""), "config.yaml": ALLOWED}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, "utf-8")
+
+    def prepare(api: FakeApi) -> None:
+        healthy(api)
+        api.put(publish(tmp_path))
+        roles = [OWN, FACTS, *([everywhere("namespaces")] if is_listed else ())]
+        api.rights = Rights(roles, NAMESPACE)
+
+    words = ("-f", f"{tmp_path}/pod.yaml", "--config", f"{tmp_path}/config.yaml")
+    printed = on_api(tmp_path, (namespace,), "translate", "--context", *words, prepare=prepare)
+    assert ("adminAccess: true" in printed.out) is (label == "true"), printed.err
+
+
+def test_the_namespace_of_an_option_is_read_instead(tmp_path: Path) -> None:
+    words = ("-n", "watchers", "-f", str(LEGACY / "nvidia.yaml"), "-o", "json")
+    watchers = role("watchers", ("namespaces", "localqueues"))
+    printed = translate(tmp_path, [watchers, FACTS], *words)
+    told = [each["message"] for each in json.loads(printed.out)["findings"]]
+    assert sum(each.endswith("only namespace watchers is read") for each in told) == 2
+
+
+def test_check_says_nothing_of_what_may_not_be_read(tmp_path: Path) -> None:
+    code, about, _ = check(tmp_path, None)
+    unknown = {"Pod/model DeviceNeverMatches", "Pod/templated ClaimNotFound"}
+    assert (code, about) == (2, {*unknown, "ResourceClaim/other ClassNotFound", NEVER})
+    assert check(tmp_path, [OWN, FACTS])[:2] == (2, {"PartUnreadable", NEVER})
+    code, _, printed = check(tmp_path, [OWN, WITHOUT_FACTS])
+    assert code == 2
+    assert "ClusterUnreadable" in printed.out + printed.err
+
+
+def test_a_template_that_may_not_be_listed_is_not_missing(tmp_path: Path) -> None:
+    lists = (*LISTED, "resourceclaims")
+    _, about, _ = check(tmp_path, [OWN, FACTS, everywhere(*lists)])
+    assert "ResourceClaim/other ClassNotFound" in about
+    assert "Pod/templated ClaimNotFound" not in about
+    _, about, _ = check(tmp_path, [OWN, FACTS, everywhere(*lists, "resourceclaimtemplates")])
+    assert "Pod/templated ClaimNotFound" in about
