@@ -8,6 +8,8 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from msgspec.structs import replace
+
 from cli.input import live_cluster
 from cli.input.cluster_objects import ClusterObjects, recognize_slices, sort_documents
 from cli.input.config_map import find_among_objects
@@ -22,20 +24,22 @@ from cli.terminal.streams import Streams
 from drawbridge.cluster import resources
 from drawbridge.config.model import Configuration
 from drawbridge.documents.document import Document, LocatedFinding
+from drawbridge.documents.paths import get_value
 from drawbridge.dra.claim import CLAIM, TEMPLATE
 from drawbridge.dra.gates import DEFAULTS, Gates
+from drawbridge.translate.manifests.workloads import find_places
 
 if TYPE_CHECKING:
     from drawbridge.cluster.session import Session
     from drawbridge.facts.model import Facts
 
-_OF_NAMESPACES: Final = (
+_IN_NAMESPACES: Final = (
     resources.CLAIMS,
     resources.TEMPLATES,
-    resources.NAMESPACES,
     resources.RESOURCE_QUOTAS,
     resources.NETWORKS,
 )
+_KINDS_OF_NAMESPACES: Final = frozenset(each.kind for each in _IN_NAMESPACES)
 
 
 class CheckInput(NamedTuple):
@@ -64,6 +68,7 @@ class _ReadCluster(NamedTuple):
     serves_taint_rules: bool = False
     claims_read: bool = True
     published: "Facts | None" = None
+    namespace: str = ""  # of the kubeconfig context
 
 
 def read_check_input(
@@ -94,6 +99,8 @@ def read_check_input(
         findings += enabled
         return None
     findings += cluster.objects.findings
+    if cluster.namespace not in ("", "default"):
+        read = [_in_namespace(each, cluster.namespace) for each in read]
     given = of_manifests(read, configuration, may_replace=options.config is None and not is_live)
     is_read = (is_live and cluster.published is None) or bool(options.cluster)
     return given._replace(
@@ -103,6 +110,18 @@ def read_check_input(
         published=cluster.published,
         gates=enabled,
     )
+
+
+def _in_namespace(document: Document | LocatedFinding, namespace: str) -> Document | LocatedFinding:
+    """Return the document with the namespace that `kubectl apply` would give its object."""
+    if isinstance(document, LocatedFinding):
+        return document
+    value, metadata = document.value, get_value(document.value, ("metadata",))
+    if not (isinstance(value, dict) and isinstance(metadata, dict)) or metadata.get("namespace"):
+        return document
+    if value.get("kind") not in _KINDS_OF_NAMESPACES and not find_places(value):
+        return document
+    return replace(document, value={**value, "metadata": {**metadata, "namespace": namespace}})
 
 
 def of_manifests(
@@ -145,7 +164,7 @@ def _read_cluster(
         spare = None if options.cluster else server.published
         values, published = await list_needed(session, spare, findings)
         unread = set[str]()
-        for kind in _OF_NAMESPACES:
+        for kind in (*_IN_NAMESPACES, resources.NAMESPACES):
             listed = await live_cluster.list_readable(
                 session, kind, findings, namespace=session.namespace
             )
@@ -161,6 +180,7 @@ def _read_cluster(
             serves_taint_rules=rules is not None,
             claims_read=unread.isdisjoint((CLAIM, TEMPLATE)),
             published=published,
+            namespace=session.namespace,
         )
 
     return live_cluster.run_with_session(options, read)

@@ -92,18 +92,24 @@ def publish(folder: Path) -> dict[str, Any]:
     return config_map("drawbridge-facts", {"current": digest, build_data_key(digest): content})
 
 
-def check(folder: Path, roles: list[dict[str, Any]] | None) -> tuple[int, set[str], Printed]:
-    """Check manifests; return the exit code and which findings there are about which objects."""
+def check(
+    folder: Path, roles: list[dict[str, Any]] | None, *objects: dict[str, Any], context: str = ""
+) -> tuple[int, set[str], Printed]:
+    """Check manifests in the namespace of a context.
+
+    Return the exit code and which findings there are about which objects.
+    """
     path = folder / "checked.yaml"
     path.write_text(CHECKED, "utf-8")
 
     def prepare(api: FakeApi) -> None:
         healthy(api)
         api.put(publish(folder))
+        api.context = {"namespace": context} if context else {}
         api.rights = Rights(roles, NAMESPACE) if roles is not None else api.rights
 
     words = ("check", "--context", "-f", str(path), "-o", "json")
-    printed = on_api(folder, (), *words, prepare=prepare)
+    printed = on_api(folder, objects, *words, prepare=prepare)
     findings = json.loads(printed.out)["findings"] if printed.out else []
     about = {f"{each['object']} {each['code']}".strip() for each in findings}
     return printed.code, about, printed
@@ -222,3 +228,28 @@ def test_a_template_that_may_not_be_listed_is_not_missing(tmp_path: Path) -> Non
     assert "Pod/templated ClaimNotFound" not in about
     _, about, _ = check(tmp_path, [OWN, FACTS, everywhere(*lists, "resourceclaimtemplates")])
     assert "Pod/templated ClaimNotFound" in about
+
+
+def test_check_judges_manifests_that_name_no_namespace_in_that_of_the_kubeconfig(
+    tmp_path: Path,
+) -> None:
+    template = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": "absent", "namespace": "watchers"},
+        "spec": {"spec": {"devices": {"requests": []}}},
+    }
+    told = "Pod/watchers/templated ClaimNotFound"
+    others = {
+        "Pod/watchers/model DeviceNeverMatches",
+        "ResourceClaim/watchers/other ClassNotFound",
+        "ResourceClaim/watchers/many TooManyDevices",
+    }
+    assert check(tmp_path, None, context="watchers")[1] == {told, *others}
+    assert check(tmp_path, None, template, context="watchers")[1] == others
+    # Reads it there, where one may not list in all namespaces.
+    own = role("watchers", ("resourceclaims", "resourceclaimtemplates"))
+    rest = everywhere(*LISTED)
+    _, about, printed = check(tmp_path, [own, FACTS, rest], template, context="watchers")
+    assert {*others} <= about
+    assert printed.out.count("only namespace watchers is read") == 2

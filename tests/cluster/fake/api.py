@@ -51,6 +51,7 @@ class FakeApi(Server):
         self.forwarded_bytes: int | None = None
         self.connections = 0
         self.url = ""
+        self.context: dict[str, str] = {}  # more of the context in its kubeconfig
         self._tls = tls
         self._troubles: list[Trouble] = []
         self._runner: web.AppRunner | None = None
@@ -104,7 +105,9 @@ class FakeApi(Server):
             "current-context": "fake",
             "clusters": [{"name": "fake", "cluster": {"server": self.url}}],
             "users": [{"name": "fake", "user": user}],
-            "contexts": [{"name": "fake", "context": {"cluster": "fake", "user": "fake"}}],
+            "contexts": [
+                {"name": "fake", "context": {"cluster": "fake", "user": "fake", **self.context}}
+            ],
         }
         path.write_text(json.dumps(content), encoding="utf-8")
         return path
