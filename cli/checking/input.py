@@ -8,12 +8,11 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from msgspec.structs import replace
-
 from cli.input import live_cluster
 from cli.input.cluster_objects import ClusterObjects, recognize_slices, sort_documents
 from cli.input.config_map import find_among_objects
 from cli.input.configuration_file import load_configuration
+from cli.input.default_namespace import put_in_namespace
 from cli.input.effective_configuration import read_effective_configuration
 from cli.input.facts_file import choose_gates
 from cli.input.facts_objects import list_needed
@@ -24,22 +23,20 @@ from cli.terminal.streams import Streams
 from drawbridge.cluster import resources
 from drawbridge.config.model import Configuration
 from drawbridge.documents.document import Document, LocatedFinding
-from drawbridge.documents.paths import get_value
 from drawbridge.dra.claim import CLAIM, TEMPLATE
 from drawbridge.dra.gates import DEFAULTS, Gates
-from drawbridge.translate.manifests.workloads import find_places
 
 if TYPE_CHECKING:
     from drawbridge.cluster.session import Session
     from drawbridge.facts.model import Facts
 
-_IN_NAMESPACES: Final = (
+_OF_NAMESPACES: Final = (
     resources.CLAIMS,
     resources.TEMPLATES,
+    resources.NAMESPACES,
     resources.RESOURCE_QUOTAS,
     resources.NETWORKS,
 )
-_KINDS_OF_NAMESPACES: Final = frozenset(each.kind for each in _IN_NAMESPACES)
 
 
 class CheckInput(NamedTuple):
@@ -99,8 +96,7 @@ def read_check_input(
         findings += enabled
         return None
     findings += cluster.objects.findings
-    if cluster.namespace not in ("", "default"):
-        read = [_in_namespace(each, cluster.namespace) for each in read]
+    read = [*put_in_namespace(read, cluster.namespace)]
     given = of_manifests(read, configuration, may_replace=options.config is None and not is_live)
     is_read = (is_live and cluster.published is None) or bool(options.cluster)
     return given._replace(
@@ -110,18 +106,6 @@ def read_check_input(
         published=cluster.published,
         gates=enabled,
     )
-
-
-def _in_namespace(document: Document | LocatedFinding, namespace: str) -> Document | LocatedFinding:
-    """Return the document with the namespace that `kubectl apply` would give its object."""
-    if isinstance(document, LocatedFinding):
-        return document
-    value, metadata = document.value, get_value(document.value, ("metadata",))
-    if not (isinstance(value, dict) and isinstance(metadata, dict)) or metadata.get("namespace"):
-        return document
-    if value.get("kind") not in _KINDS_OF_NAMESPACES and not find_places(value):
-        return document
-    return replace(document, value={**value, "metadata": {**metadata, "namespace": namespace}})
 
 
 def of_manifests(
@@ -164,7 +148,7 @@ def _read_cluster(
         spare = None if options.cluster else server.published
         values, published = await list_needed(session, spare, findings)
         unread = set[str]()
-        for kind in (*_IN_NAMESPACES, resources.NAMESPACES):
+        for kind in _OF_NAMESPACES:
             listed = await live_cluster.list_readable(
                 session, kind, findings, namespace=session.namespace
             )

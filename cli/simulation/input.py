@@ -16,6 +16,7 @@ from cli.input import live_cluster
 from cli.input.cluster_objects import ClusterObjects, sort_documents
 from cli.input.config_map import ConfigurationDocument
 from cli.input.configuration_file import load_configuration, read_configuration_file
+from cli.input.default_namespace import put_in_namespace
 from cli.input.effective_configuration import read_effective_configuration
 from cli.input.facts_file import choose_gates
 from cli.input.files import read_documents
@@ -86,6 +87,7 @@ class SimulatedCluster(NamedTuple):
     serves_taint_rules: bool = False
     holds: tuple[PlannedHold, ...] = ()
     now: Callable[[], float] = time.time  # the Unix time of the API server
+    namespace: str = ""  # of the kubeconfig context
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,7 @@ class SimulationInput:
     # What nodes of a live cluster hold for pods that wait.
     holds: tuple[PlannedHold, ...] = ()
     now: Callable[[], float] = time.time  # the Unix time of a live cluster's API server
+    namespace: str = ""  # of manifests that name none
 
 
 def read_input(
@@ -152,6 +155,7 @@ def read_input(
         is_live=bool(live.documents),
         holds=live.holds,
         now=live.now,
+        namespace=live.namespace,
     )
 
 
@@ -182,7 +186,7 @@ def _read_latest(
             _keep_details(document, details, to_place=False)
         yield document
     for paths, to_place in ((options.cluster, False), (options.filename, True)):
-        for read in read_documents(paths, streams.stdin):
+        for read in put_in_namespace(read_documents(paths, streams.stdin), live.namespace):
             if isinstance(read, Document) and isinstance(read.value, dict):
                 details.places[read.name] = read.without_value()
                 _keep_details(read, details, to_place=to_place)
@@ -302,10 +306,11 @@ def _pending(pod: Pod) -> bool:
     return not pod.spec.node_name and not pod.metadata.deletion_timestamp
 
 
-def parse_claim_names(text: str) -> tuple[str, ...]:
-    """Parse a list of claim names; the namespace defaults to `default`."""
+def parse_claim_names(text: str, namespace: str) -> tuple[str, ...]:
+    """Parse a list of claim names; those without a namespace are in this one, or in `default`."""
     names = (part.strip() for part in text.split(","))
-    full = (name if "/" in name else f"default/{name}" for name in names if name)
+    home = namespace or "default"
+    full = (name if "/" in name else f"{home}/{name}" for name in names if name)
     return tuple(dict.fromkeys(full))
 
 
@@ -334,6 +339,7 @@ def read_live_cluster(options: argparse.Namespace, streams: Streams) -> Simulate
             serves_taint_rules=rules is not None,
             holds=tuple(holds or ()),
             now=session.clock.now,
+            namespace=session.namespace,
         )
 
     cluster = live_cluster.run_with_session(options, read)

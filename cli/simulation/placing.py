@@ -93,7 +93,9 @@ def simulate(
         placers = schedulers.placers(placer, preempting)
         done = tuple(_place_pods(inputs, schedulers, placers, findings, stages))
     else:
-        done = tuple(_place_claims(inputs, parse_claim_names(names), placer, findings))
+        done = tuple(
+            _place_claims(inputs, parse_claim_names(names, inputs.namespace), placer, findings)
+        )
     with_policies = (
         replace(located, finding=finding)
         for located in findings
@@ -114,7 +116,7 @@ def _report_unenforced(
             pods = [each.pod for each in inputs.pods if schedulers.of_pod(each.pod) is allocator]
             findings += unenforced_rules(pods, objects.claims, objects.templates, allocator)
         else:
-            named = parse_claim_names(names)
+            named = parse_claim_names(names, inputs.namespace)
             claims = [each for each in objects.claims if name_of(each) in named]
             findings += unenforced_claim_rules(claims, allocator)
         world = schedulers.planners[allocator].declared_world()

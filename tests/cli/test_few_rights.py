@@ -13,7 +13,7 @@ from drawbridge.facts.model import Facts
 from drawbridge.names import NAMESPACE
 from tests.cli.installed_api import config_map, healthy
 from tests.cli.running import Printed, command, on_api
-from tests.cli.test_live_cluster import ALLOWED, LABELLED, LEGACY, MONITOR, OBJECTS
+from tests.cli.test_live_cluster import ALLOWED, CLAIMED, LABELLED, LEGACY, MONITOR, OBJECTS
 from tests.cluster.fake.api import FakeApi
 from tests.cluster.fake.rights import Rights
 from tests.tables import every_row, write_yaml
@@ -50,6 +50,14 @@ metadata: {name: many}
 spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.nvidia.com, count: 900}}]}}
 """
 NEVER = "ResourceClaim/many TooManyDevices"
+USES_CLAIM = """
+apiVersion: v1
+kind: Pod
+metadata: {name: uses}
+spec:
+  resourceClaims: [{name: gpu, resourceClaimName: gpu}]
+  containers: [{name: main, image: none, resources: {claims: [{name: gpu}]}}]
+"""
 
 
 def role(namespace: str, resources: tuple[str, ...], *names: str) -> dict[str, Any]:
@@ -253,3 +261,23 @@ def test_check_judges_manifests_that_name_no_namespace_in_that_of_the_kubeconfig
     _, about, printed = check(tmp_path, [own, FACTS, rest], template, context="watchers")
     assert {*others} <= about
     assert printed.out.count("only namespace watchers is read") == 2
+
+
+def test_simulate_places_what_names_no_namespace_in_that_of_the_kubeconfig(tmp_path: Path) -> None:
+    # The pod uses a claim of its namespace, and there is none of that name in default.
+    files = {
+        "pod.yaml": CLAIMED.replace("namespace: default", "labels: {}"),
+        "more.yaml": USES_CLAIM,
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, "utf-8")
+
+    def prepare(api: FakeApi) -> None:
+        healthy(api)
+        api.context = {"namespace": "watchers"}
+
+    for words in (["--claims", "gpu"], []):
+        named = ("simulate", "-f", f"{tmp_path}/pod.yaml", "-f", f"{tmp_path}/more.yaml", *words)
+        printed = on_api(tmp_path, (), *named, "--context", prepare=prepare)
+        assert printed.code == 0, printed
+        assert "watchers/gpu" in printed.out
