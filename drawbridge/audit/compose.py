@@ -23,7 +23,7 @@ from drawbridge.audit.model import (
     WorkloadAudit,
 )
 from drawbridge.audit.node_groups import Group, group_nodes
-from drawbridge.audit.objects import AuditedNamespace, AuditedObjects, Decide, text_at
+from drawbridge.audit.objects import AuditedObjects, Decide, text_at
 from drawbridge.audit.outcomes import Decider
 from drawbridge.audit.outlived import note_outlived
 from drawbridge.audit.predicted import Prediction, count_gpus, find_most, predict, single_profile
@@ -140,10 +140,9 @@ def compose_audit(  # noqa: PLR0913  # what decides, and what was read
     part = Audit(gates.version, _summarize(shown, every, objects), shown, stuck=objects.stuck)
     if ask_fit is None:
         return part
-    by_name = {each.name: each for each in objects.namespaces}
-    running = translate_running(objects.pods, by_name, decider)
+    running = translate_running(decider)
     allocated = AllocatedClaims(objects, sizes)
-    held = allocated.count_by_group(of_nodes, lambda pod: decider.find_claimed(pod, by_name))
+    held = allocated.count_by_group(of_nodes, decider.find_claimed)
     start = read_cluster(objects, groups, decider, allocated, ask_fit.find_devices)
     plan = make_plan(objects, namespaces, groups, decider, start, rehearsing=ask_fit.rehearsing)
     return replace(
@@ -198,10 +197,9 @@ def _audit_namespaces(
     """Yield the namespaces that ask for devices, or that are opted in."""
     pods, workloads = by_namespace(objects.pods), by_namespace(objects.workloads)
     events, quotas = by_namespace(objects.events), by_namespace(objects.quotas)
-    by_name = {each.name: each for each in objects.namespaces}
     done = 0
-    for name in sorted({*by_name, *pods, *workloads}):
-        namespace = by_name.get(name, AuditedNamespace(name))
+    for name in sorted({*(each.name for each in objects.namespaces), *pods, *workloads}):
+        namespace = objects.find_namespace(name)
         collected = collect_pods(pods.get(name, ()), namespace, decider, where)
         entries = order(add_owners(collected, workloads.get(name, ()), namespace, decider))
         done += len(pods.get(name, ()))

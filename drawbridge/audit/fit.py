@@ -1,10 +1,10 @@
 """The running pods as they are after the migration, and whether they fit then."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from drawbridge.audit.model import FitSummary, PodWithoutRoom
-from drawbridge.audit.objects import AuditedNamespace, namespace_of, text_at
+from drawbridge.audit.objects import namespace_of, text_at
 from drawbridge.audit.outcomes import Decider
 from drawbridge.documents.patch import apply_edits
 from drawbridge.documents.paths import get_value
@@ -36,9 +36,7 @@ class RunningPods(NamedTuple):
     without_devices: int = 0
 
 
-def translate_running(
-    pods: Iterable[Value], namespaces: Mapping[str, AuditedNamespace], decider: Decider
-) -> RunningPods:
+def translate_running(decider: Decider) -> RunningPods:
     """Return the running pods as the migration leaves them, each on its node.
 
     Those that are being deleted need no room then.
@@ -46,13 +44,13 @@ def translate_running(
     reader, unread, without = pod_reader(), 0, 0
     translated: list[Pod] = []
     templates: dict[tuple[str, str], Template] = {}
-    for pod in pods:
+    for pod in decider.objects.pods:
         ends = text_at(pod, "metadata", "deletionTimestamp")
         over = ends or text_at(pod, "status", "phase") in FINISHED
         if over or not text_at(pod, "spec", "nodeName"):
             continue
         name = namespace_of(pod)
-        outcome = decider.decide(pod, namespaces.get(name, AuditedNamespace(name)))
+        outcome = decider.decide(pod, decider.objects.find_namespace(name))
         value = apply_edits(pod, outcome.edits) if outcome is not None else pod
         for template in outcome.templates if outcome is not None else ():
             key = name, text_at(dict(template), "metadata", "name")

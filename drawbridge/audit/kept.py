@@ -40,11 +40,10 @@ def _find_awaited(objects: AuditedObjects, decider: Decider) -> list[Awaited]:
     allowed = AllowedNodes(objects.nodes, objects.volumes)
     legacy = decider.configuration.legacy
     served = {name for node in objects.nodes for name in served_resources(node, legacy)}
-    namespaces = {each.name: each for each in objects.namespaces}
     pods, workloads = by_namespace(objects.pods), by_namespace(objects.workloads)
     alike = Counter[tuple[tuple[tuple[str, int], ...], frozenset[str]]]()
     for name in sorted({*pods, *workloads}):
-        namespace = namespaces.get(name, AuditedNamespace(name))
+        namespace = objects.find_namespace(name)
         if namespace.is_ending:
             continue
         asking = _find_pods(pods.get(name, ()), workloads.get(name, ()), namespace, decider)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from drawbridge.agreement.scope import Mode
@@ -64,6 +65,14 @@ class AuditedObjects:
     unread: int = 0
     missing: tuple[str, ...] = ()
     of_a_time: bool = False
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, AuditedNamespace]:
+        return {each.name: each for each in self.namespaces}
+
+    def find_namespace(self, name: str) -> AuditedNamespace:
+        """Return a namespace; one that was not read is off, without labels."""
+        return self._by_name.get(name, AuditedNamespace(name))
 
 
 class AdmissionDecision(Protocol):

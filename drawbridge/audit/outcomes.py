@@ -112,12 +112,9 @@ class Decider:
             self.decided[key] = self._decide_briefly(pod, namespace)
         return self.decided[key]
 
-    def find_claimed(
-        self, pod: Value, namespaces: Mapping[str, AuditedNamespace]
-    ) -> Mapping[str, float]:
+    def find_claimed(self, pod: Value) -> Mapping[str, float]:
         """Return the devices by class that the claims of a running pod ask for."""
-        name = namespace_of(pod)
-        outcome = self.decide(pod, namespaces.get(name, AuditedNamespace(name)))
+        outcome = self.decide(pod, self.objects.find_namespace(namespace_of(pod)))
         if outcome is None:
             return {}
         own = outcome.fate.has_claims or not outcome.is_read

@@ -261,21 +261,20 @@ def read_cluster(
         find_devices,
         _find_selecting(objects.pods, budgets),
     )
-    by_name = {each.name: each for each in objects.namespaces}
     pods, users = [], set[tuple[str, str]]()
     for pod in objects.pods:
         if text_at(pod, "status", "phase") in FINISHED:
             continue
         name = namespace_of(pod)
-        pods.append(read := reader.read(pod, by_name.get(name, AuditedNamespace(name))))
+        pods.append(read := reader.read(pod, objects.find_namespace(name)))
         counted = read.served is Served.DRIVER and reader.kinds[read.kind].asked.devices
         if counted or not read.node:
             users.add((name, text_at(pod, "metadata", "name")))
     _hold_for_others(nodes, allocated.count_without(users))
     suspended = Counter[int]()
     for pod, number in _read_suspended(objects):
-        name = namespace_of(pod)
-        suspended[reader.read(pod, by_name.get(name, AuditedNamespace(name))).kind] += number
+        namespace = objects.find_namespace(namespace_of(pod))
+        suspended[reader.read(pod, namespace).kind] += number
     enforced = frozenset(e.name for e in objects.namespaces if e.mode is Mode.ENFORCE)
     quotas = tuple(map(read_quota, objects.quotas))
     return ClusterStart(
