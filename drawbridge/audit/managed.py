@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from drawbridge.audit.objects import owners_of
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.names import TRANSLATE_LABEL
@@ -38,7 +39,7 @@ def find_manager(value: Value) -> Manager:
             return Manager(f"Flux' {kind} {name}")
     if name := notes.get("meta.helm.sh/release-name", ""):
         return Manager(f"the Helm release {name}", name)
-    for owner in map(as_mapping, as_list(metadata.get("ownerReferences"))):
+    for owner in owners_of(value):
         if owner.get("kind") == "CronJob":  # changes no Job that it has created
             break
         return Manager(f"{owner.get('kind')}/{owner.get('name')}"[:_MAX])

@@ -1,6 +1,6 @@
 """The objects of a cluster that an audit reads, and what it needs of the decisions of admission."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, Protocol
@@ -9,7 +9,7 @@ from drawbridge.agreement.scope import Mode
 from drawbridge.agreement.webhook_selectors import PodWebhook
 from drawbridge.documents.patch import Edit
 from drawbridge.documents.paths import Path, get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.claim import Claim, Template
 from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.nodes import Node
@@ -121,3 +121,13 @@ def text_at(value: Value, *path: str) -> str:
 def namespace_of(value: Value) -> str:
     """Return the namespace of an object."""
     return text_at(value, "metadata", "namespace") or "default"
+
+
+def owners_of(value: Value) -> Iterator[Mapping[str, Value]]:
+    """Return the references of an object to its owners."""
+    return map(as_mapping, as_list(get_value(value, ("metadata", "ownerReferences"))))
+
+
+def controllers_of(value: Value) -> Iterator[Mapping[str, Value]]:
+    """Return the references of an object to its controller, of which the API server allows one."""
+    return (each for each in owners_of(value) if each.get("controller") is True)

@@ -8,7 +8,7 @@ from drawbridge.audit import commands
 from drawbridge.audit.managed import find_manager, note_namespaces
 from drawbridge.audit.model import MigrationStep
 from drawbridge.audit.node_groups import Group
-from drawbridge.audit.objects import namespace_of, text_at
+from drawbridge.audit.objects import namespace_of, owners_of, text_at
 from drawbridge.audit.servers import Plugin, name_serving
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
@@ -58,8 +58,8 @@ def find_drivers(
     for pod in pods:
         for volume in as_list(get_value(pod, ("spec", "volumes"))):
             driver = paths.get(text_at(volume, "hostPath", "path").rstrip("/"))
-            for owner in as_list(get_value(pod, ("metadata", "ownerReferences"))) if driver else ():
-                name = f"{as_mapping(owner).get('name')}"
+            for owner in owners_of(pod) if driver else ():
+                name = f"{owner.get('name')}"
                 if daemon := daemons.get((namespace_of(pod), name)):
                     by_driver[driver or ""] = daemon
     return by_driver

@@ -16,7 +16,13 @@ from drawbridge.audit.fit import FindDevices, read_template
 from drawbridge.audit.interrupted import find_interrupted
 from drawbridge.audit.model import Fate
 from drawbridge.audit.node_groups import Group
-from drawbridge.audit.objects import AuditedNamespace, AuditedObjects, namespace_of, text_at
+from drawbridge.audit.objects import (
+    AuditedNamespace,
+    AuditedObjects,
+    controllers_of,
+    namespace_of,
+    text_at,
+)
 from drawbridge.audit.outcomes import Decider, PodOutcome
 from drawbridge.audit.templates import Templates, make_pod, name_workload
 from drawbridge.documents.patch import apply_edits
@@ -369,8 +375,7 @@ def _find_health(pod: Value) -> Health:
 
 def _find_controller(pod: Value) -> Mapping[str, Value]:
     """Return the reference to the controller of a pod; empty without one."""
-    owners = map(as_mapping, as_list(get_value(pod, ("metadata", "ownerReferences"))))
-    return next((each for each in owners if each.get("controller") is True), {})
+    return next(controllers_of(pod), {})
 
 
 def _is_gated(pod: Value, namespace: AuditedNamespace) -> bool:

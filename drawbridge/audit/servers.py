@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from drawbridge.audit.allowed_nodes import AllowedNodes
-from drawbridge.audit.objects import MAX_TEXT, namespace_of, text_at
+from drawbridge.audit.objects import MAX_TEXT, controllers_of, namespace_of, text_at
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.families import FAMILIES, NIC, serves_name
@@ -146,11 +146,9 @@ def _host_paths(pod: Value) -> Iterator[str]:
 
 
 def _identify(pod: Value) -> Plugin:
-    owners = map(as_mapping, as_list(get_value(pod, ("metadata", "ownerReferences"))))
-    controllers = [each for each in owners if each.get("controller") is True]
     kind, name = "Pod", text_at(pod, "metadata", "name")
-    if controllers:
-        kind, name = (f"{controllers[0].get(key)}"[:MAX_TEXT] for key in ("kind", "name"))
+    if controller := next(controllers_of(pod), None):
+        kind, name = (f"{controller.get(key)}"[:MAX_TEXT] for key in ("kind", "name"))
     images = (text_at(each, "image") for each in as_list(get_value(pod, ("spec", "containers"))))
     words = " ".join((name, *images)).lower()
     title, prefixes = next(

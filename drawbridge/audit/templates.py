@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from drawbridge.audit.managed import find_manager
-from drawbridge.audit.objects import namespace_of, text_at
+from drawbridge.audit.objects import controllers_of, namespace_of, text_at
 from drawbridge.documents.paths import get_value
-from drawbridge.documents.values import Value, as_list, as_mapping
+from drawbridge.documents.values import Value, as_mapping
 from drawbridge.models.jobs import JobRules, read_job
 from drawbridge.models.pods import PodKind
 from drawbridge.models.rollouts import PodRollout, read_rollout
@@ -100,7 +100,7 @@ def _find_resuming(workload: Value) -> str:
     """Return who sets `suspend` of a Job, so that nobody else can; a CronJob never does."""
     if queue := text_at(workload, "metadata", "labels", "kueue.x-k8s.io/queue-name"):
         return f"Kueue's queue {queue}"
-    for owner in map(as_mapping, as_list(get_value(workload, ("metadata", "ownerReferences")))):
-        if owner.get("controller") is True and owner.get("kind") != "CronJob":
+    for owner in controllers_of(workload):
+        if owner.get("kind") != "CronJob":
             return f"{owner.get('kind')}/{owner.get('name')}"
     return ""

@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from drawbridge.audit.objects import namespace_of, text_at
-from drawbridge.documents.paths import get_value
-from drawbridge.documents.values import Value, as_list, as_mapping
+from drawbridge.audit.objects import namespace_of, owners_of, text_at
+from drawbridge.documents.values import Value
 from drawbridge.dra.counted import list_some
 from drawbridge.dra.gates import VERSIONS, is_older
 from drawbridge.dra.nodes import Node
@@ -56,8 +55,7 @@ def find_unending(pods: Iterable[Value]) -> Mapping[str, str]:
 
 
 def _is_left(pod: Value) -> bool:
-    owners = map(as_mapping, as_list(get_value(pod, ("metadata", "ownerReferences"))))
-    return any(each.get("kind") in ("DaemonSet", "Node") for each in owners)
+    return any(each.get("kind") in ("DaemonSet", "Node") for each in owners_of(pod))
 
 
 def note_unable(reasons: Mapping[str, str], plugged: Iterable[str]) -> Iterator[str]:

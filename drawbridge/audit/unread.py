@@ -4,9 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from drawbridge.audit.objects import AuditedObjects, namespace_of, text_at
-from drawbridge.documents.paths import get_value
-from drawbridge.documents.values import as_list, as_mapping
+from drawbridge.audit.objects import AuditedObjects, namespace_of, owners_of, text_at
 from drawbridge.dra.counted import count_noun, list_some
 from drawbridge.names import SCHEDULER_NAME
 from drawbridge.report.plugin_units import count_units
@@ -33,7 +31,7 @@ def note_unread(objects: AuditedObjects) -> Iterator[str]:
     for pod in objects.pods:
         if not count_units(pod):
             continue
-        for reference in map(as_mapping, as_list(get_value(pod, ("metadata", "ownerReferences")))):
+        for reference in owners_of(pod):
             kind, name = f"{reference.get('kind')}", f"{reference.get('name')}"
             if kind in _DECIDING and (namespace_of(pod), kind, name) not in owners:
                 missing[f"{namespace_of(pod)}/{kind}/{name}"] = None

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from drawbridge.agreement.scope import find_root_owner, read_metadata
 from drawbridge.audit.ended import count_left, has_ended
 from drawbridge.audit.model import Fate, WorkloadAudit
-from drawbridge.audit.objects import AuditedNamespace, namespace_of, text_at
+from drawbridge.audit.objects import AuditedNamespace, controllers_of, namespace_of, text_at
 from drawbridge.audit.outcomes import Decider, PodOutcome
 from drawbridge.audit.servers import Plugin, name_servers
 from drawbridge.audit.templates import make_pod, name_workload
@@ -290,10 +290,8 @@ def _is_old_revision(workload: Value) -> bool:
 
 
 def _find_controllers(workload: Value) -> Iterator[str]:
-    """Yield which object made a workload."""
-    for owner in map(as_mapping, as_list(get_value(workload, ("metadata", "ownerReferences")))):
-        if owner.get("controller") is True:
-            yield f"{owner.get('kind')}/{owner.get('name')}"
+    """Return which object made a workload."""
+    return (f"{each.get('kind')}/{each.get('name')}" for each in controllers_of(workload))
 
 
 def _without_pods(key: _Key, outcome: PodOutcome) -> WorkloadAudit:
