@@ -95,8 +95,6 @@ def describe_new_waits(before: ModelCluster, now: ModelCluster) -> list[str]:
 def _say_why(now: ModelCluster, kind: PodKind, translated: bool) -> str:  # noqa: FBT001  # of the key
     """Return why pods of a kind wait, if no node that is left can have them."""
     request = find_request(kind, translated=translated)
-    if any(
-        e.name in (request.moved_nodes if e.is_moved else request.nodes) for e in now.nodes.values()
-    ):
+    if any(each.allows(request) for each in now.nodes.values()):
         return ""
     return ": its node selector, affinity, tolerations, volumes or devices allow no node"

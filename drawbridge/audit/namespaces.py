@@ -42,7 +42,7 @@ def find_restartable(cluster: ModelCluster, namespace: str) -> tuple[str, ...]:
     owners = dict[str, None]()
     for number in sorted(without):
         kind = cluster.kinds[number]
-        rolls = kind.rollout is not None and kind.rollout.can_restart and not kind.is_ending
+        rolls = kind.can_restart and not kind.is_ending
         if kind.namespace == namespace and kind.translated is not None and rolls:
             owners[kind.full_owner] = None
     room = DriverRoom(cluster, namespace) if owners else None
@@ -78,8 +78,7 @@ class DriverRoom:
             return most
         number = 0
         for name, has in self._devices.items():
-            moved = self._cluster.nodes[name].is_moved
-            if name in (request.moved_nodes if moved else request.nodes):
+            if self._cluster.nodes[name].allows(request):
                 fits = (has[each] / n for each, n in request.devices.items() if n)
                 number += int(min(fits, default=most) + _SLACK)
                 if number >= most:
@@ -100,9 +99,8 @@ def is_served(cluster: ModelCluster, namespaces: Namespaces, namespace: str) -> 
 
 def _can_use(node: ModelNode, kind: PodKind) -> bool:
     request = find_request(kind, translated=True)
-    may_be = node.name in (request.moved_nodes if node.is_moved else request.nodes)
     has_devices = not node.has_plugin and request.devices.keys() <= node.devices.keys()
-    return may_be and has_devices and node.is_ready
+    return node.allows(request) and has_devices and node.is_ready
 
 
 def has_room_for(cluster: ModelCluster, drained: Sequence[str]) -> bool:

@@ -147,8 +147,7 @@ def note_untouched(cluster: ModelCluster, namespace: str) -> Iterator[str]:
         kind = cluster.kinds[pod.kind]
         is_left = kind.translated is not None and not pod.is_translated
         if kind.namespace == namespace and is_left and kind.owner_kind != "DaemonSet":
-            rolls = kind.rollout is not None and kind.rollout.can_restart
-            named_in = bare if kind.is_bare else later if rolls else others
+            named_in = bare if kind.is_bare else later if kind.can_restart else others
             named_in[kind.owner] = None
     if bare:
         named = commands.enumerate_names([*bare])

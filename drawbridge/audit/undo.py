@@ -176,6 +176,5 @@ def _find_translated(
     for number in sorted(now):
         kind = after.kinds[number]
         if kind.namespace == namespace and now[number] > then[number]:
-            rolls = kind.rollout is not None and kind.rollout.can_restart
-            restartable[kind.owner] = rolls and kind.full_owner not in waited
+            restartable[kind.owner] = kind.can_restart and kind.full_owner not in waited
     yield from restartable.items()

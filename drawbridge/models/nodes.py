@@ -48,10 +48,14 @@ class ModelNode:
         units = any(number > 0 and "/" in name for name, number in self.free.items())
         return units or any(number > 0 for number in self.devices.values())
 
+    def allows(self, request: AskedOfNode) -> bool:
+        """Return whether a pod may start here by its rules about nodes, now or after the move."""
+        return self.name in (request.moved_nodes if self.is_moved else request.nodes)
+
     def serve(self, kind: PodKind, *, translated: bool) -> Served | None:
         """Return who would serve a new pod; None if nobody can."""
         request = find_request(kind, translated=translated)
-        if self.name not in (request.moved_nodes if self.is_moved else request.nodes):
+        if not self.allows(request):
             return None
         units, free = kind.units, self.free
         by_plugin = not translated and bool(units) and free.keys() >= units.keys()

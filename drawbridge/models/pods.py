@@ -65,6 +65,11 @@ class PodKind(NamedTuple):
         return f"{self.namespace}/{self.owner}"
 
     @property
+    def can_restart(self) -> bool:
+        """Whether `kubectl rollout restart` of the owner replaces its pods."""
+        return self.rollout is not None and self.rollout.can_restart
+
+    @property
     def needs_devices(self) -> bool:
         """Whether the pods ask for devices, of whoever has them."""
         return bool(self.units or self.asked.devices or self.translated)
