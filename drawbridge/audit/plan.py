@@ -113,7 +113,7 @@ class StepPlanner:
     def _continue(self, group: Group, names: Sequence[str], *, done: bool) -> None:
         if done:
             play = Typing(self.cluster.copy())
-            play.type(typed.end(self._moving(group, names)))
+            play.type(typed.end(self._moving(self.cluster, group, names)))
             trial = self._play_others(play.finish())
         else:
             trial = self._play_others(self._try_with(group, names, (), obeys_budgets=True))
@@ -242,12 +242,13 @@ class StepPlanner:
         )
         return self._accept(group, rounds, whole)
 
-    def _moving(self, group: Group, nodes: Sequence[str]) -> Moving:
+    def _moving(self, cluster: ModelCluster, group: Group, nodes: Sequence[str]) -> Moving:
+        """Return what must be done for nodes that move, with the pods of a cluster."""
         daemons = {
             kind.full_owner: (kind.namespace, self.templates.find_selector(kind))
             for name in nodes
-            for pod in (*self.cluster.on_node(name), *self.cluster.tied_to(name))
-            if (kind := self.cluster.kinds[pod.kind]).owner_kind == "DaemonSet"
+            for pod in (*cluster.on_node(name), *cluster.tied_to(name))
+            if (kind := cluster.kinds[pod.kind]).owner_kind == "DaemonSet"
             # One that waits can start during the drain.
             and (pod.served is Served.PLUGIN or not (pod.node or pod.is_translated))
             and group.leaving & kind.units.keys()
@@ -294,12 +295,8 @@ class StepPlanner:
         cluster = self.cluster.copy()
         plain = Typing(cluster)
         jobs = find_failing_jobs(self._plays, self.templates, nodes, obeys_budgets=obeys_budgets)
-        plain.type(
-            (
-                *created_again.enforce(cluster, first),
-                *typed.begin(moving := self._moving(group, nodes)),
-            )
-        )
+        moving = self._moving(cluster, group, nodes)
+        plain.type((*created_again.enforce(cluster, first), *typed.begin(moving)))
         bare = [*created_again.delete_bare(cluster, nodes)]
         # A pod that waits, and that drain refuses to delete, must not come to what these free.
         plain.type([typed.cordon(nodes)] if jobs or bare else ())
@@ -320,7 +317,7 @@ class StepPlanner:
         nodes = [name for each in rounds for name in each]
         before, then = self.cluster, self._counted
         self._go_on(trial)
-        moving = self._moving_of(before, group, nodes)
+        moving = self._moving(before, group, nodes)
         modes = self._changed_modes(before, trial.cluster)
         lines = [each.command for each in trial.commands]
         if len(rounds) > 1:
@@ -366,12 +363,6 @@ class StepPlanner:
         enforced = {e: again[e] for e in sorted(again) if e in self.cluster.enforced}
         moved = undo.Moved(before, self.cluster, moving, enforced, jobs)
         return undo.move_back(moved, self.others, self.templates)
-
-    def _moving_of(self, before: ModelCluster, group: Group, nodes: Sequence[str]) -> Moving:
-        now, self.cluster = self.cluster, before
-        moving = self._moving(group, nodes)
-        self.cluster = now
-        return moving
 
     def _changed_modes(self, before: ModelCluster, after: ModelCluster) -> dict[str, str]:
         """Return the labels that namespaces had before a step enforced them."""
