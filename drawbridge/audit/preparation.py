@@ -214,8 +214,7 @@ def _apart(affinity: Mapping[str, Value]) -> Mapping[str, Value]:
 
 
 def _find_daemon(plugin: Plugin, daemons: Mapping[tuple[str, str], Daemon]) -> Daemon | None:
-    kind, _, name = plugin.owner.partition("/")
-    return daemons.get((plugin.namespace, name)) if kind == "DaemonSet" else None
+    return daemons.get((plugin.namespace, plugin.owner.partition("/")[2]))
 
 
 def _narrow(plugin: Plugin, daemons: Mapping[tuple[str, str], Daemon]) -> Iterator[_Change]:
@@ -300,7 +299,7 @@ def remove_plugins(
         return None
     notes = []
     for plugin in removed:
-        daemon = daemons.get((plugin.namespace, plugin.owner.partition("/")[2]))
+        daemon = _find_daemon(plugin, daemons)
         if daemon is not None and daemon.manager:
             notes.append(f"{daemon.text} belongs to {daemon.manager}: remove it there.")
     if not notes:
@@ -319,8 +318,8 @@ def _note_unread(
 ) -> Iterator[str]:
     """Yield which DaemonSets of plugins were not read, and what that means."""
     for plugin in plugins:
-        kind, _, name = plugin.owner.partition("/")
-        if kind == "DaemonSet" and (plugin.namespace, name) not in daemons:
+        if _find_daemon(plugin, daemons) is None:
+            name = plugin.owner.partition("/")[2]
             yield f"DaemonSet {plugin.namespace}/{name} was not read. {why}."
 
 
