@@ -24,7 +24,7 @@ def set_mode(namespaces: Iterable[str], mode: str) -> str:
     return f"kubectl label namespace {shlex.join(namespaces)} {change}"
 
 
-def install_driver(driver: str, release: str = "") -> str:
+def install_driver(driver: str, release: str) -> str:
     """Return the command that installs a driver only on nodes that moved, or changes a release."""
     selector = shlex.quote(f"kubeletPlugin.nodeSelector.{_VALUE}={driver}")
     named = shlex.quote(release) if release else _release(driver)

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from drawbridge.agreement.scope import Mode, find_root_owner, read_metadata
 from drawbridge.audit import commands, preparation
 from drawbridge.audit.interrupted import find_interrupted
@@ -87,7 +89,7 @@ def make_plan(  # noqa: PLR0913  # what was read, what decides, and who is told
         needed_names = find_needed(planner.cluster, namespaces, decider.most)
         step = preparation.remove_plugins(groups, needed_names, daemons)
         if step is not None:
-            last.append(step.with_expected(planner.expected()))
+            last.append(replace(step, expected=planner.expected()))
     notes = *note_unable(unable, unmoved), *_note_tied(before, tied), *_note_uncounted(objects)
     kept = planner.kept.union(unmoved)
     return Rehearsed((*first, *planner.steps, *last), notes, as_read, kept)

@@ -4,7 +4,6 @@ import enum
 from collections.abc import Mapping
 
 import msgspec
-from msgspec.structs import replace
 
 from drawbridge.agreement.scope import Mode
 from drawbridge.audit.ended import can_end
@@ -200,10 +199,6 @@ class MigrationStep(AuditPart, frozen=True):
     story: tuple[str, ...] = ()
     checks: tuple[str, ...] = ()
     leaves: tuple[PodsOfOwner, ...] = ()
-
-    def with_expected(self, expected: Expected) -> "MigrationStep":
-        """Return the step with what it leaves."""
-        return replace(self, expected=expected)
 
 
 class Summary(AuditPart, frozen=True):

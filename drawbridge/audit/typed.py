@@ -229,17 +229,9 @@ def _patch_jobs(jobs: Sequence[tuple[str, str]], *, suspended: bool) -> Iterator
     text = shlex.quote(json.dumps(patch, separators=(",", ":")))
     for namespace, owner in jobs:
         names = {f"{namespace}/{owner}"}
-        play = _suspend if suspended else _resume
+        play = ModelCluster.suspend if suspended else ModelCluster.resume
         named = f"{shlex.quote(namespace)} patch {commands.typed_owner(owner)}"
-        yield Typed(f"kubectl -n {named} --type=merge -p {text}", partial(play, names))
-
-
-def _suspend(names: set[str], cluster: ModelCluster) -> None:
-    cluster.suspend(names)
-
-
-def _resume(names: set[str], cluster: ModelCluster) -> None:
-    cluster.resume(names)
+        yield Typed(f"kubectl -n {named} --type=merge -p {text}", partial(play, owners=names))
 
 
 def delete_pod(namespace: str, name: str) -> Typed:
@@ -296,14 +288,10 @@ def restart(namespace: str, owners: Iterable[str]) -> Iterator[Typed]:
     for owner in owners:
         names = {f"{namespace}/{owner}"}
         text = f"kubectl -n {shlex.quote(namespace)} rollout restart {commands.typed_owner(owner)}"
-        yield Typed(text, partial(_restart, names))
+        yield Typed(text, partial(ModelCluster.restart, owners=names))
         yield Typed(
             text.replace(" restart ", " status ") + f" --timeout={_PATIENCE}", is_check=True
         )
-
-
-def _restart(names: set[str], cluster: ModelCluster) -> None:
-    cluster.restart(names)
 
 
 def wait_for_admission(namespace: str, units: Mapping[str, int], *, translates: bool) -> Typed:
