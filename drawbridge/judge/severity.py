@@ -4,48 +4,19 @@ A finding about devices is an error only if it is proved, no doubt is left, and 
 class that it depends on is closed. In all other cases it is a warning that says why.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Iterator
 
 import msgspec
 from msgspec.structs import replace
 
-from drawbridge.cel.dra import Selectors
-from drawbridge.config.model import Policy
 from drawbridge.config.policy import apply_policies, apply_to_proved, settle_error
-from drawbridge.config.string_formats import FindingCode
 from drawbridge.dra.claim import Claim
-from drawbridge.facts.fleet import FleetVerdict
 from drawbridge.finding import Finding, Severity
-from drawbridge.judge.context import JudgeCaches
+from drawbridge.judge.context import JudgeContext
 from drawbridge.judge.devices.expected_shapes import ShapeReader, may_satisfy
 from drawbridge.judge.subject import Origin, Subject
 
 BY_CONTROL_PLANE = "the control plane made the object"
-
-
-class Settled(Protocol):
-    """What settles severities. `JudgeContext` is one."""
-
-    @property
-    def fleet(self) -> Mapping[str, FleetVerdict]:
-        """Whether the fleet of each class is closed."""
-
-    @property
-    def doubts(self) -> Sequence[str]:
-        """Reasons why no finding about devices is certain."""
-
-    @property
-    def policies(self) -> Mapping[FindingCode, Policy]:
-        """The configured severities."""
-
-    @property
-    def selectors(self) -> Selectors:
-        """Compiles selectors."""
-
-    @property
-    def caches(self) -> JudgeCaches:
-        """The caches for expected shapes."""
 
 
 class DeviceFinding(msgspec.Struct, frozen=True):
@@ -63,7 +34,7 @@ class DeviceFinding(msgspec.Struct, frozen=True):
 
 
 def settle_all(
-    findings: Iterable[Finding | DeviceFinding], subject: Subject, context: Settled
+    findings: Iterable[Finding | DeviceFinding], subject: Subject, context: JudgeContext
 ) -> Iterator[Finding]:
     """Yield the findings with their final severity, without those that are switched off."""
     for finding in findings:
@@ -74,7 +45,7 @@ def settle_all(
 
 
 def _settle_device_finding(
-    device_finding: DeviceFinding, subject: Subject, context: Settled
+    device_finding: DeviceFinding, subject: Subject, context: JudgeContext
 ) -> Iterator[Finding]:
     finding = device_finding.finding
     if finding.severity is not Severity.ERROR:
@@ -85,7 +56,7 @@ def _settle_device_finding(
     yield from apply_to_proved(_spare_control_plane(finding, subject), context.policies)
 
 
-def _find_doubt(device_finding: DeviceFinding, context: Settled) -> str:
+def _find_doubt(device_finding: DeviceFinding, context: JudgeContext) -> str:
     """Return the first reason why a finding is not certain; empty if it is."""
     if device_finding.unproved:
         return device_finding.unproved
@@ -111,5 +82,5 @@ def _spare_control_plane(finding: Finding, subject: Subject) -> Finding:
     return replace(finding, severity=Severity.WARNING, message=message)
 
 
-def _apply_policies(finding: Finding, context: Settled) -> Iterator[Finding]:
+def _apply_policies(finding: Finding, context: JudgeContext) -> Iterator[Finding]:
     return apply_policies((finding,), context.policies)
