@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from drawbridge.dra.claim import Claim, ClaimMetadata, Template
+from drawbridge.dra.claim import Choice, Claim, ClaimMetadata, Template, request_choices
 from drawbridge.dra.validation import format_object_name
 from drawbridge.judge.context import ObjectLookups
 from drawbridge.ledger.pods import Pod
@@ -37,10 +37,16 @@ class JudgedClaim(msgspec.Struct, frozen=True):
     object: str
     path: str = "spec"
 
-    def request_path(self, request: int, alternative: int | None = None) -> str:
-        """Return the path of a request, or of one of its alternatives."""
-        path = f"{self.path}.devices.requests[{request}]"
-        return path if alternative is None else f"{path}.firstAvailable[{alternative}]"
+    def list_choices(self) -> Iterator[tuple[str, Choice]]:
+        """Yield what each request asks for, with all of its alternatives and their paths."""
+        for i, request in enumerate(self.claim.spec.devices.requests):
+            for j, choice in enumerate(request_choices(request)):
+                yield self.choice_path(i, None if request.exactly is not None else j), choice
+
+    def choice_path(self, request: int, alternative: int | None) -> str:
+        """Return the path of an alternative of a request; None: it has no alternatives."""
+        inside = "exactly" if alternative is None else f"firstAvailable[{alternative}]"
+        return f"{self.path}.devices.requests[{request}].{inside}"
 
 
 class Subject(msgspec.Struct, frozen=True):

@@ -46,18 +46,15 @@ def check_api_rules(subject: Subject, context: JudgeContext) -> Iterator[Finding
 
 def _check_expressions(judged: JudgedClaim, context: JudgeContext) -> Iterator[Finding]:
     about, selectors = judged.object, context.selectors
-    for i, request in enumerate(judged.claim.spec.devices.requests):
-        for j, choice in enumerate(request_choices(request)):
-            inside = ".exactly" if request.exactly is not None else f".firstAvailable[{j}]"
-            at = f"{judged.request_path(i)}{inside}"
-            for k, selector in enumerate(choice.requested.selectors):
-                if selector.cel is not None and selector.cel.expression:
-                    path = f"{at}.selectors[{k}].cel.expression"
-                    yield from check_expression(selector.cel.expression, about, path, selectors)
-            for k, derived in enumerate(choice.requested.derived_attributes):
-                if text := derived.expression:
-                    path = f"{at}.derivedAttributes[{k}].expression"
-                    yield from check_expression(text, about, path, selectors, is_derived=True)
+    for at, choice in judged.list_choices():
+        for k, selector in enumerate(choice.requested.selectors):
+            if selector.cel is not None and selector.cel.expression:
+                path = f"{at}.selectors[{k}].cel.expression"
+                yield from check_expression(selector.cel.expression, about, path, selectors)
+        for k, derived in enumerate(choice.requested.derived_attributes):
+            if text := derived.expression:
+                path = f"{at}.derivedAttributes[{k}].expression"
+                yield from check_expression(text, about, path, selectors, is_derived=True)
 
 
 def _check_derived_cost(judged: JudgedClaim, context: JudgeContext) -> Iterator[Finding]:
@@ -132,5 +129,5 @@ def _check_admin_access(
     for i, request in enumerate(judged.claim.spec.devices.requests):
         if request.exactly is not None and request.exactly.admin_access:
             message = f"namespace {namespace} does not have the label {ADMIN_ACCESS_LABEL}: true"
-            path = f"{judged.request_path(i)}.exactly.adminAccess"
+            path = f"{judged.choice_path(i, None)}.adminAccess"
             yield codes.ADMIN_ACCESS_DENIED.at(path, message, object=judged.object)

@@ -9,7 +9,7 @@ known, only the templates of a translation must be there, which are written with
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from drawbridge.dra.claim import CLAIM, TEMPLATE, Devices, request_choices, request_names
+from drawbridge.dra.claim import CLAIM, TEMPLATE, Devices, request_names
 from drawbridge.dra.classes import KIND
 from drawbridge.dra.counted import join_words
 from drawbridge.dra.families import FAMILIES
@@ -37,17 +37,14 @@ def check_references(subject: Subject, context: JudgeContext) -> Iterator[Findin
 
 def _check_classes(judged: JudgedClaim, origin: Origin, context: JudgeContext) -> Iterator[Finding]:
     classes = context.world.classes
-    for i, request in enumerate(judged.claim.spec.devices.requests):
-        for j, choice in enumerate(request_choices(request)):
-            name = choice.requested.device_class_name
-            if name and name not in classes and not context.lookups.is_unreadable(KIND, "", name):
-                inside = ".exactly" if request.exactly is not None else f".firstAvailable[{j}]"
-                path = f"{judged.request_path(i)}{inside}.deviceClassName"
-                message = f"{KIND} {name} does not exist{suggest(name, classes)}"
-                # Whoever applies a class after its claims gets no denial for a similar name.
-                is_wrong = origin is Origin.FILE and _is_misspelt(name, classes)
-                code = codes.CLASS_MISSPELT if is_wrong else codes.CLASS_NOT_FOUND
-                yield code.at(path, message, object=judged.object)
+    for path, choice in judged.list_choices():
+        name = choice.requested.device_class_name
+        if name and name not in classes and not context.lookups.is_unreadable(KIND, "", name):
+            message = f"{KIND} {name} does not exist{suggest(name, classes)}"
+            # Whoever applies a class after its claims gets no denial for a similar name.
+            is_wrong = origin is Origin.FILE and _is_misspelt(name, classes)
+            code = codes.CLASS_MISSPELT if is_wrong else codes.CLASS_NOT_FOUND
+            yield code.at(f"{path}.deviceClassName", message, object=judged.object)
 
 
 def _is_misspelt(name: str, names: Collection[str]) -> bool:

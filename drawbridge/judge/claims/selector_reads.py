@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 from drawbridge.cel.dra import find_reads
 from drawbridge.cel.meter import MESSAGE
 from drawbridge.dra.attributes import group_by_domain
-from drawbridge.dra.claim import request_choices
 from drawbridge.dra.counted import count_noun
 from drawbridge.dra.device import Device
 from drawbridge.dra.nodes import Node
@@ -75,13 +74,10 @@ def check_selector_reads(subject: Subject, context: JudgeContext) -> Iterator[Fi
 
 
 def _find_selectors(judged: JudgedClaim) -> Iterator[_Selectors]:
-    for i, request in enumerate(judged.claim.spec.devices.requests):
-        for j, choice in enumerate(request_choices(request)):
-            wanted = choice.requested
-            inside = ".exactly" if request.exactly is not None else f".firstAvailable[{j}]"
-            texts = tuple(each.cel.expression for each in wanted.selectors if each.cel is not None)
-            path = f"{judged.request_path(i)}{inside}"
-            yield _Selectors(wanted.device_class_name, texts, judged.object, path)
+    for path, choice in judged.list_choices():
+        wanted = choice.requested
+        texts = tuple(each.cel.expression for each in wanted.selectors if each.cel is not None)
+        yield _Selectors(wanted.device_class_name, texts, judged.object, path)
 
 
 def _check_names(selectors: _Selectors, context: JudgeContext) -> Iterator[Finding]:

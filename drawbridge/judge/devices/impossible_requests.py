@@ -38,8 +38,8 @@ def explain_request(
     unproved = proof.why if proof.outcome is ProofOutcome.UNDECIDED else ""
     prioritized = bool(alone.spec.devices.requests[0].first_available)
     for index, option in enumerate(options):
-        path = judged.request_path(number, index if prioritized else None)
-        place = RequestPlace(judged.object, path if prioritized else f"{path}.exactly", option.name)
+        path = judged.choice_path(number, index if prioritized else None)
+        place = RequestPlace(judged.object, path, option.name)
         finding = _explain(option, nodes, place, alone, proof, context)
         yield DeviceFinding(finding, classes, unproved, demand=(alone,))
 
