@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from drawbridge.dra.claim import Constraint, Request, refers_to, request_choices
+from drawbridge.dra.claim import Claim, Constraint, Request, refers_to, request_choices
 from drawbridge.finding import Finding
 from drawbridge.judge.claims import codes
 from drawbridge.judge.context import JudgeContext
 from drawbridge.judge.devices.never_together import best_reason, classes_of, smallest_part
-from drawbridge.judge.devices.proof import ProofOutcome, part_of, prove
+from drawbridge.judge.devices.proof import is_impossible, part_of, prove
 from drawbridge.judge.severity import DeviceFinding
 from drawbridge.judge.subject import JudgedClaim
 
@@ -16,12 +16,13 @@ def explain_constraints(judged: JudgedClaim, context: JudgeContext) -> DeviceFin
     """Return which constraints of a claim no node satisfies; without them, its requests are."""
     devices = judged.claim.spec.devices
 
-    def is_impossible(some: Sequence[Constraint]) -> bool:
-        part = part_of(judged.claim, devices.requests, some)
-        return prove((part,), context).outcome is ProofOutcome.IMPOSSIBLE
+    def part_with(some: Sequence[Constraint]) -> Claim:
+        return part_of(judged.claim, devices.requests, some)
 
-    needed = smallest_part(devices.constraints, is_impossible)
-    part = part_of(judged.claim, devices.requests, needed)
+    needed = smallest_part(
+        devices.constraints, lambda some: is_impossible((part_with(some),), context)
+    )
+    part = part_with(needed)
     reason = best_reason(prove((part,), context))
     return DeviceFinding(_describe(judged, needed, reason), classes_of(part), demand=(part,))
 

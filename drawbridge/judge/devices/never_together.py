@@ -15,7 +15,7 @@ from drawbridge.finding import Finding
 from drawbridge.judge.claims import codes
 from drawbridge.judge.context import JudgeContext
 from drawbridge.judge.devices.class_devices import RequestDevices, RequestPlace
-from drawbridge.judge.devices.proof import Proof, ProofOutcome, part_of, prove
+from drawbridge.judge.devices.proof import Proof, ProofOutcome, is_impossible, part_of, prove
 from drawbridge.judge.severity import DeviceFinding
 from drawbridge.judge.subject import JudgedClaim, Subject
 from drawbridge.solver.reasons import Reason, drop_unsuitable_nodes, lacks_class
@@ -57,15 +57,12 @@ def _largest_count(devices: RequestDevices, alone: Claim, context: JudgeContext)
     request = alone.spec.devices.requests[0]
     while least < most:
         middle = (least + most + 1) // 2
-        if request.first_available:
-            (choice,) = (
-                request_choice.requested
-                for request_choice in request_choices(request)
-                if request_choice.requested is wanted
-            )
-            fewer = replace(request, first_available=(replace(choice, count=middle),))
-        else:
-            fewer = replace(request, exactly=replace(wanted, count=middle))
+        some = replace(wanted, count=middle)
+        fewer = (
+            replace(request, first_available=(some,))
+            if request.first_available
+            else replace(request, exactly=some)
+        )
         proof = prove((part_of(alone, (fewer,)),), context)
         if proof.outcome is ProofOutcome.POSSIBLE:
             least = middle
@@ -77,12 +74,9 @@ def _largest_count(devices: RequestDevices, alone: Claim, context: JudgeContext)
 def explain_requests(judged: JudgedClaim, context: JudgeContext) -> DeviceFinding:
     """Return which requests of a claim are impossible together, without its constraints."""
     requests = judged.claim.spec.devices.requests
-
-    def is_impossible(some: Sequence[object]) -> bool:
-        part = part_of(judged.claim, some)  # type: ignore[arg-type]  # requests
-        return prove((part,), context).outcome is ProofOutcome.IMPOSSIBLE
-
-    needed = smallest_part(requests, is_impossible)
+    needed = smallest_part(
+        requests, lambda some: is_impossible((part_of(judged.claim, some),), context)
+    )
     part = part_of(judged.claim, needed)
     reason = _reason_together(prove((part,), context), classes_of(part))
     names = ", ".join(each.name for each in needed)
@@ -96,12 +90,9 @@ def explain_claims(
     subject: Subject, judged: Sequence[JudgedClaim], proof: Proof, context: JudgeContext
 ) -> DeviceFinding:
     """Return which claims of a pod are impossible together, although each alone is possible."""
-
-    def is_impossible(some: Sequence[JudgedClaim]) -> bool:
-        claims = [each.claim for each in some]
-        return prove(claims, context).outcome is ProofOutcome.IMPOSSIBLE
-
-    needed = smallest_part(judged, is_impossible)
+    needed = smallest_part(
+        judged, lambda some: is_impossible([each.claim for each in some], context)
+    )
     smaller = len(needed) < len(judged)
     classes = frozenset(name for each in needed for name in classes_of(each.claim))
     proof = prove([e.claim for e in needed], context) if smaller else proof
@@ -112,12 +103,12 @@ def explain_claims(
     return DeviceFinding(finding, classes, demand=tuple(each.claim for each in needed))
 
 
-def smallest_part(parts: Sequence[T], is_impossible: Callable[[Sequence[T]], bool]) -> list[T]:
+def smallest_part(parts: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[T]:
     """Return parts that are impossible together, without those that are not needed for it."""
     kept = list(parts)
     for part in parts:
         fewer = [other for other in kept if other is not part]
-        if fewer and is_impossible(fewer):
+        if fewer and fails(fewer):
             kept = fewer
     return kept
 

@@ -88,6 +88,11 @@ def prove(claims: Sequence[Claim], context: JudgeContext, world: World | None = 
     return Proof(ProofOutcome.IMPOSSIBLE, tuple(failed))
 
 
+def is_impossible(claims: Sequence[Claim], context: JudgeContext) -> bool:
+    """Return whether it is proved that no node ever satisfies the claims together."""
+    return prove(claims, context).outcome is ProofOutcome.IMPOSSIBLE
+
+
 def _find_kinds(
     claims: Sequence[Claim], context: JudgeContext, world: World
 ) -> tuple[Sequence[Node], Memo]:
