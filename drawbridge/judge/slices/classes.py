@@ -7,14 +7,13 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from drawbridge.cel.dra import Selectors
 from drawbridge.dra.classes import KIND, DeviceClass
-from drawbridge.dra.inventory import group_by_pool
 from drawbridge.dra.slices import Slice
 from drawbridge.dra.validation import format_object_name, validate_class
 from drawbridge.finding import Finding
 from drawbridge.judge.claims.opaque_configs import check_class_configs
 from drawbridge.judge.slices import codes
 from drawbridge.judge.slices.expressions import check_class_selectors, published_devices
-from drawbridge.judge.slices.pools import current_pools, latest_slices
+from drawbridge.judge.slices.pools import list_current
 
 
 def judge_classes(
@@ -40,9 +39,8 @@ def judge_classes(
 def _check_selectors(
     classes: Collection[DeviceClass], slices: Sequence[Slice], selectors: Selectors
 ) -> Iterator[Finding]:
-    pools = current_pools(group_by_pool(latest_slices(slices)))
-    current = (member for members in pools.values() for member in members)
-    return check_class_selectors(classes, published_devices(current, selectors), selectors)
+    devices = published_devices(list_current(slices), selectors)
+    return check_class_selectors(classes, devices, selectors)
 
 
 def _find_repeated(classes: Iterable[DeviceClass]) -> Iterator[Finding]:

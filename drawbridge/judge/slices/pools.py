@@ -8,7 +8,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from drawbridge.dra.generations import current_parts, current_slices, find_replaced, is_complete
-from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.inventory import PoolID, group_by_pool
 from drawbridge.dra.slices import KIND, Slice
 from drawbridge.finding import Finding
 from drawbridge.judge.slices import codes
@@ -40,6 +40,12 @@ def current_pools(slices: SlicesByPool) -> Pools:
 def latest_slices(slices: Iterable[Slice]) -> tuple[Slice, ...]:
     """Return the last slice of each name; in a cluster it replaces the others."""
     return tuple({each.name: each for each in slices}.values())
+
+
+def list_current(slices: Iterable[Slice]) -> list[Slice]:
+    """Return the slices that no other slice replaces."""
+    pools = current_pools(group_by_pool(latest_slices(slices)))
+    return [each for members in pools.values() for each in members]
 
 
 def find_repeated(slices: Iterable[Slice]) -> Iterator[Finding]:

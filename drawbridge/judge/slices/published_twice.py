@@ -5,11 +5,10 @@ from typing import Final
 
 from drawbridge.dra.attributes import PCI_BUS_ID
 from drawbridge.dra.counted import list_some
-from drawbridge.dra.inventory import group_by_pool
 from drawbridge.dra.slices import KIND, Slice
 from drawbridge.finding import Finding
 from drawbridge.judge.slices import codes
-from drawbridge.judge.slices.pools import current_pools, latest_slices
+from drawbridge.judge.slices.pools import list_current
 
 _MAX_NAMES: Final = 10
 # The driver, the slice and the path of an attribute.
@@ -18,8 +17,7 @@ _Place = tuple[str, str, str]
 
 def find_published_twice(slices: Sequence[Slice]) -> Iterator[Finding]:
     """Report devices of several drivers, in what no other slice replaces."""
-    pools = current_pools(group_by_pool(latest_slices(slices)))
-    return check_published_twice([each for members in pools.values() for each in members])
+    return check_published_twice(list_current(slices))
 
 
 def check_published_twice(slices: Sequence[Slice]) -> Iterator[Finding]:
