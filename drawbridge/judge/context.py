@@ -196,21 +196,19 @@ def build_context(  # noqa: PLR0913  # one argument for each part of a cluster
     *,
     fleet: Iterable[Fleet] = (),
     departed: Iterable[Slice] = (),
-    selectors: Selectors | None = None,
     view: View | None = None,
     lookups: ObjectLookups = ObjectLookups(),  # noqa: B008  # frozen
     families: Mapping[str, Family] = BY_DRIVER,
     policies: Mapping[FindingCode, Policy] = {},
     doubts: Sequence[str] = (),
     caches: JudgeCaches | None = None,
-    steps: int = STEPS,
 ) -> JudgeContext:
     """Index a cluster for judgements.
 
     `departed` are the slices that were deleted a short time ago. With the same `caches`, only what
     changed since the last context is indexed again, and an unchanged world is not.
     """
-    caches = caches or JudgeCaches(selectors or Selectors.of_gates(world.gates))
+    caches = caches or JudgeCaches(Selectors.of_gates(world.gates))
     indexed = _index(world, (tuple(nodes), tuple(departed), families), caches)
     return JudgeContext(
         world=world,
@@ -224,7 +222,6 @@ def build_context(  # noqa: PLR0913  # one argument for each part of a cluster
         policies=policies,
         doubts=doubts,
         caches=caches,
-        steps=steps,
         has_rules=indexed.has_rules,
     )
 
@@ -249,12 +246,7 @@ def _index(world: World, objects: _IndexedObjects, caches: JudgeCaches) -> _Inde
         of_proofs,
         index,
         find_published_classes(
-            index,
-            world.classes,
-            caches.selectors,
-            caches.proofs.expressions,
-            departed,
-            families=families,
+            index, world.classes, caches.selectors, caches.proofs.expressions, departed, families
         ),
         find_autoscaler(nodes) or find_silent_node(nodes, index.inventory.slices),
         has_rules=declared

@@ -8,7 +8,7 @@ from drawbridge.dra.classes import DeviceClass, read_class
 from drawbridge.dra.gates import NEWEST
 from drawbridge.dra.inventory import build_inventory
 from drawbridge.finding import Finding
-from drawbridge.judge.context import JudgeContext, build_context
+from drawbridge.judge.context import JudgeCaches, JudgeContext, build_context
 from drawbridge.judge.severity import DeviceFinding
 from drawbridge.judge.subject import Subject, claim_subject
 from drawbridge.solver.world import World
@@ -30,7 +30,9 @@ def read_classes(classes: Mapping[str, str]) -> dict[str, DeviceClass]:
 
 def class_context(classes: Mapping[str, str], selectors: Selectors = SELECTORS) -> JudgeContext:
     """Return the context of a cluster that has only classes."""
-    return build_context(World(build_inventory(()), read_classes(classes)), selectors=selectors)
+    return build_context(
+        World(build_inventory(()), read_classes(classes)), caches=JudgeCaches(selectors)
+    )
 
 
 def findings(reported: Iterable[Finding | DeviceFinding]) -> tuple[Finding, ...]:

@@ -15,7 +15,7 @@ from drawbridge.dra.inventory import build_inventory
 from drawbridge.dra.slices import Slice, read_slice
 from drawbridge.judge.claims.constraints import check_constraints
 from drawbridge.judge.claims.size import check_claim_size
-from drawbridge.judge.context import JudgeContext, ObjectLookups, build_context
+from drawbridge.judge.context import JudgeCaches, JudgeContext, ObjectLookups, build_context
 from drawbridge.judge.devices.proof import ProofOutcome, UnreadableClaimError, prove
 from drawbridge.judge.judgement import judge_file
 from drawbridge.judge.subject import claim_subject
@@ -89,7 +89,7 @@ def published() -> JudgeContext:
     assert isinstance(read, Slice), read
     gates = Gates(derived_attributes=True)
     world = World(build_inventory([read], gates=gates), read_classes({"a": "true"}))
-    return build_context(world.as_upstream(), selectors=SELECTORS)
+    return build_context(world.as_upstream(), caches=JudgeCaches(SELECTORS))
 
 
 CONTEXT = published()

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from drawbridge.dra.claim import ClaimMetadata
 from drawbridge.dra.inventory import PoolID
@@ -148,7 +149,7 @@ def test_a_selector_that_fails_on_a_device_is_no_proof() -> None:
 
 def test_an_exhausted_search_refuses_nothing() -> None:
     short = {"requests": [{"class": "gpu", "count": 3}]}
-    findings = judge(short, context(FLEETS["partitions"], steps=1))
+    findings = judge(short, replace(context(FLEETS["partitions"]), steps=1))
     assert findings
     assert all(each.severity is Severity.WARNING for each in findings)
     assert "reached its limit" in findings[0].message

@@ -5,7 +5,7 @@ from pathlib import Path
 from drawbridge.dra.inventory import build_inventory
 from drawbridge.dra.slices import Slice, read_slice
 from drawbridge.judge.claims.selector_reads import check_selector_reads
-from drawbridge.judge.context import JudgeContext, build_context
+from drawbridge.judge.context import JudgeCaches, JudgeContext, build_context
 from drawbridge.solver.world import World
 from tests.judge.contexts import SELECTORS, class_context, read_classes, subject_of
 from tests.tables import YamlValue, every_row, load_cases
@@ -43,7 +43,7 @@ def context_of(case: YamlValue) -> JudgeContext:
     slices = [slice_of(DRIVER, case["devices"], case.get("slices", 1))]
     slices += [slice_of("other.example.com", case["others"])] if "others" in case else []
     classes = read_classes({"gpu": case.get("class", f'device.driver == "{DRIVER}"')})
-    return build_context(World(build_inventory(slices), classes), selectors=SELECTORS)
+    return build_context(World(build_inventory(slices), classes), caches=JudgeCaches(SELECTORS))
 
 
 def request(selectors: YamlValue) -> YamlValue:

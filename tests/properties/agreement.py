@@ -15,7 +15,7 @@ from drawbridge.dra.claim import Template, request_choices, template_reader
 from drawbridge.dra.classes import IMPLICIT_PREFIX
 from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.finding import Finding, Severity
-from drawbridge.judge.context import JudgeContext, ObjectLookups, build_context
+from drawbridge.judge.context import JudgeCaches, JudgeContext, ObjectLookups, build_context
 from drawbridge.judge.judgement import judge_subject
 from drawbridge.judge.subject import pod_subject
 from drawbridge.ledger.extended_resources import class_by_resource_name
@@ -55,7 +55,7 @@ class PreparedCluster:
             self.planner.update(slice_)
         self.selectors = Selectors(cluster.gates.version)
         self.judging: JudgeContext = build_context(
-            self.planner.world(), cluster.nodes, selectors=self.selectors
+            self.planner.world(), cluster.nodes, caches=JudgeCaches(self.selectors)
         )
         classes = class_by_resource_name(cluster.classes)
         self.nodes = ClusterNodes(

@@ -136,12 +136,10 @@ class _AlikeNodes(NamedTuple):
 class DeviceIndex:
     """The index of one inventory and its nodes."""
 
-    def __init__(
-        self, inventory: Inventory, nodes: Iterable[Node], numbers: SliceNumbers | None = None
-    ) -> None:
+    def __init__(self, inventory: Inventory, nodes: Iterable[Node], numbers: SliceNumbers) -> None:
         self.inventory = inventory
         self.nodes = _with_named_nodes(inventory, nodes)
-        self._rows = (numbers or SliceNumbers()).rows(inventory.slices)
+        self._rows = numbers.rows(inventory.slices)
         self.devices = sum(len(each.devices) for each in inventory.slices)
         self._positions = {id(each): i for i, each in enumerate(inventory.slices)}
         self.attributes = frozenset(name for row in self._rows for name in row.columns)

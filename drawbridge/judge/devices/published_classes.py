@@ -11,7 +11,7 @@ from drawbridge.cel import CompileError
 from drawbridge.cel.dra import Selectors, find_reads
 from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.device import Device, NodeSelector
-from drawbridge.dra.families import BY_DRIVER, Family
+from drawbridge.dra.families import Family
 from drawbridge.dra.generations import current_slices
 from drawbridge.dra.inventory import Inventory
 from drawbridge.dra.nodes import Node, matches_selector, selector_problems
@@ -33,14 +33,13 @@ class _DoubtfulDriver(NamedTuple):
     slices: list[Slice]
 
 
-def find_published_classes(  # noqa: PLR0913  # one argument for each part of a cluster
+def find_published_classes(  # noqa: PLR0913, PLR0917  # one argument for each part of a cluster
     index: DeviceIndex,
     classes: Mapping[str, DeviceClass],
     selectors: Selectors,
     expressions: ExpressionEvaluator,
-    departed: Iterable[Slice] = (),
-    *,
-    families: Mapping[str, Family] = BY_DRIVER,
+    departed: Iterable[Slice],
+    families: Mapping[str, Family],
 ) -> Mapping[str, PublishedClass]:
     """Return what is published for each class.
 
