@@ -6,7 +6,7 @@ that hold them, also pods of device plugins.
 """
 
 import argparse
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
@@ -44,12 +44,7 @@ from drawbridge.report.codes import (
 )
 from drawbridge.report.device_holders import find_holders
 from drawbridge.report.events import SeenEvent
-from drawbridge.report.explain import (
-    AllocatedDevice,
-    Explanation,
-    PodObjects,
-    explain,
-)
+from drawbridge.report.explain import AllocatedDevice, Explanation, explain
 from drawbridge.report.gangs import format_gang
 from drawbridge.report.node import explain_node, format_node
 from drawbridge.report.stuck.found import format_stuck
@@ -132,14 +127,16 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     if not any(each.code == NOT_TRANSLATED.name for pod in pods for each in pod.findings):
         # No answer depends on it, so nobody needs to know what the caller may not read.
         findings = [each for each in findings if not _is_not_read(each)]
-    values = {_full_name(each): each for each in _pods_of(objects)}
+    existing = objects.pods if isinstance(objects, WorkloadObjects) else (objects.pod,)
+    values = {_full_name(each): each for each in existing}
     answers = {each.pod: Told() for each in pods}
     # Nothing but a pod that exists is asked about: no template of a workload.
     for pod in pods:
         if pod.pod in values:
             answers[pod.pod] = ask_about(options, pod, values[pod.pod], streams, findings)
     output.print_findings(findings, streams.err)
-    _print_explanations(options, _add_remedies(done, answers), answers, streams, findings)
+    done = _change_pods(done, lambda each: _add_remedy(each, answers[each.pod]))
+    _print_explanations(options, done, answers, streams, findings)
     if has_errors(findings):
         return BAD
     complete = done.complete if isinstance(done, WorkloadExplanation) else done.placed
@@ -152,12 +149,21 @@ def _is_not_read(told: LocatedFinding) -> bool:
 
 def _explain(objects: Subject, configuration: Configuration) -> Explanation | WorkloadExplanation:
     """Explain a pod or workload, with the policies of the configuration."""
+    done: Explanation | WorkloadExplanation
     if isinstance(objects, WorkloadObjects):
-        workload = explain_workload(objects)
-        explained = tuple(_with_policies(each, configuration) for each in workload.explained)
-        return msgspec.structs.replace(workload, explained=explained)
-    done = explain(objects) if is_created(objects) else explain_manifest(objects)
-    return _with_policies(done, configuration)
+        done = explain_workload(objects)
+    else:
+        done = explain(objects) if is_created(objects) else explain_manifest(objects)
+    return _change_pods(done, lambda each: _with_policies(each, configuration))
+
+
+def _change_pods(
+    done: Explanation | WorkloadExplanation, change: Callable[[Explanation], Explanation]
+) -> Explanation | WorkloadExplanation:
+    """Return an explanation with that of each pod changed."""
+    if isinstance(done, Explanation):
+        return change(done)
+    return msgspec.structs.replace(done, explained=tuple(map(change, done.explained)))
 
 
 def _with_policies(done: Explanation, configuration: Configuration) -> Explanation:
@@ -165,17 +171,8 @@ def _with_policies(done: Explanation, configuration: Configuration) -> Explanati
     return msgspec.structs.replace(done, findings=findings)
 
 
-def _add_remedies(
-    done: Explanation | WorkloadExplanation, told: Mapping[str, Told]
-) -> Explanation | WorkloadExplanation:
-    """Say of claims that wait what to do about the reasons, or about a failed simulation."""
-    if isinstance(done, WorkloadExplanation):
-        explained = tuple(_add_remedy(each, told[each.pod]) for each in done.explained)
-        return msgspec.structs.replace(done, explained=explained)
-    return _add_remedy(done, told[done.pod])
-
-
 def _add_remedy(done: Explanation, told: Told) -> Explanation:
+    """Say of claims that wait what to do about the reasons, or about a failed simulation."""
     placement = told.waiting.placement if told.waiting is not None else None
     if (told.answer or {}).get("reasons") or (placement is not None and placement.reasons):
         remedy = FREE_DEVICES
@@ -227,10 +224,6 @@ def _explain_node(
     return code
 
 
-def _pods_of(objects: PodObjects | WorkloadObjects) -> Iterable[Value]:
-    return objects.pods if isinstance(objects, WorkloadObjects) else (objects.pod,)
-
-
 def _full_name(pod: Value) -> str:
     metadata = as_mapping(get_value(pod, ("metadata",)))
     return f"{metadata.get('namespace') or 'default'}/{metadata.get('name')}"
@@ -256,7 +249,8 @@ def _print_explanations(
     if isinstance(done, Explanation):
         _print_text(done, streams, format_told(told[done.pod]))
         return
-    _print_workload(done, streams)
+    output.write_lines(_format_workload(done), streams.out)
+    _print_events(done.events, datetime.now(UTC), streams)
     for explanation in done.explained:
         streams.out.write("\n")
         _print_text(explanation, streams, format_told(told[explanation.pod]))
@@ -289,11 +283,6 @@ def _print_events(events: Iterable[SeenEvent], now: datetime, streams: Streams) 
     aged = ((format_age(each.time, now), each.text) for each in events)
     lines = (f"event: {f'{age} ago: ' if age else ''}{text}" for age, text in aged)
     output.write_lines(lines, streams.out)
-
-
-def _print_workload(done: WorkloadExplanation, streams: Streams) -> None:
-    output.write_lines(_format_workload(done), streams.out)
-    _print_events(done.events, datetime.now(UTC), streams)
 
 
 def _format_workload(done: WorkloadExplanation) -> Iterator[str]:
