@@ -4,7 +4,8 @@ Compiles and evaluates as Kubernetes does.
 """
 
 import argparse
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -81,15 +82,9 @@ def run_batch(options: argparse.Namespace, enabled: gates.Gates, streams: Stream
 
 
 def _lines(name: str, streams: Streams) -> Iterator[bytes]:
-    if name == "-":
-        yield from _nonempty(streams.stdin)
-        return
-    with Path(name).open("rb") as stream:
-        yield from _nonempty(stream)
-
-
-def _nonempty(stream: Iterable[bytes]) -> Iterator[bytes]:
-    return (line for line in stream if line.strip())
+    """Yield the lines of a file or of the standard input that are not empty."""
+    with nullcontext(streams.stdin) if name == "-" else Path(name).open("rb") as stream:
+        yield from (line for line in stream if line.strip())
 
 
 def run_expression(

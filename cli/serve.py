@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import os
 import signal
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cli.terminal.durations import parse_duration
@@ -117,7 +118,7 @@ def _add_binding_times(allocator: argparse.ArgumentParser) -> None:
     allocator.add_argument(
         "--bind-wait",
         metavar="SECONDS",
-        type=_parse_bind_wait,
+        type=partial(_parse_seconds, maximum=_MAX_BIND_WAIT),
         default=_MAX_BIND_WAIT,
         help="how long one attempt to bind a pod waits for the binding conditions of its devices,"
         f" at most {_MAX_BIND_WAIT:g} (default: {_MAX_BIND_WAIT:g})",
@@ -284,10 +285,6 @@ def _parse_count(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text}: must be a number from 0")
     return int(text)
-
-
-def _parse_bind_wait(text: str) -> float:
-    return _parse_seconds(text, _MAX_BIND_WAIT)
 
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
