@@ -50,7 +50,7 @@ _LOCAL_OPTIONS: Final = (
 def run_by_allocator(options: argparse.Namespace, inputs: SimulationInput, streams: Streams) -> int:
     """Ask the allocator, and print the placements as those of a local simulation."""
     findings = list(inputs.findings)
-    pods = list(_each_pod(inputs))
+    pods = [pod for each in inputs.pods for pod in each.list_pods()]
     told: tuple[Json, ...] = ()
     if len(pods) > MAX_PODS:
         text = f"the allocator is asked about {MAX_PODS} of {len(pods):,} pods"
@@ -78,7 +78,7 @@ def ask_cluster(
     """Let the allocator of the live cluster place the pods, if its API can express the command."""
     if not only_ours:
         return FoundPlacements(not_asked="other schedulers place some of the pods")
-    pods = list(_each_pod(inputs))
+    pods = [pod for each in inputs.pods for pod in each.list_pods()]
     if reason := _find_obstacle(options, inputs, len(pods)):
         return FoundPlacements(not_asked=reason)
     try:
@@ -143,17 +143,6 @@ def _text(placed: Sequence[PodPlacement], stages: Sequence[PodStages], place: st
         yield ""
         yield f"{fit:,} of {count_noun(total, 'pod')} {'is' if fit == 1 else 'are'} placed."
         yield f"Allocator: that of the cluster, at {place}. Nothing is reserved."
-
-
-def _each_pod(inputs: SimulationInput) -> Iterator[Pod]:
-    """Yield the pods of the input, those of workloads with a number each."""
-    for pod in inputs.pods:
-        if not pod.path:
-            yield pod.pod
-            continue
-        for number in range(pod.pods.number):
-            metadata = replace(pod.pod.metadata, name=f"{pod.pod.metadata.name}-{number}")
-            yield replace(pod.pod, metadata=metadata)
 
 
 def _body(inputs: SimulationInput, pods: Sequence[Pod], *, by_stage: bool) -> dict[str, Any]:

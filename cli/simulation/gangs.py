@@ -15,7 +15,7 @@ from drawbridge.ledger.node_fit import make_reason
 from drawbridge.ledger.placing import Placer, PodPlacement
 from drawbridge.ledger.pods import Pod
 from drawbridge.ledger.preemption import PreemptingPlacer
-from drawbridge.ledger.replicas import MAX_PLACED, PodPlacer, number_pod
+from drawbridge.ledger.replicas import MAX_PLACED, PodPlacer
 from drawbridge.pod_groups import GroupPolicy, Member, PodGroup, read_policies
 from drawbridge.solver.deviations import Allocator
 from drawbridge.translate.changes.codes import GANG_SPLIT
@@ -100,18 +100,10 @@ def _make_gang(
     """Return a gang with the members that run counted; None if each pod is scheduled alone."""
     if policy is not None and not policy.min_count:
         return None
-    members = tuple(pod for each in several for pod in _pods(each))
+    members = tuple(pod for each in several for pod in each.list_pods(MAX_PLACED))
     running = sum(each.group == group for each in inputs.running or ())
     least = max(0, policy.min_count - running) if policy else len(members)
     return Gang(group, members, least)
-
-
-def _pods(to_place: PodsToPlace) -> Iterator[Pod]:
-    if not to_place.path:
-        yield to_place.pod
-        return
-    for number in range(min(to_place.pods.number, MAX_PLACED)):
-        yield number_pod(to_place.pod, number)
 
 
 def _list_members(

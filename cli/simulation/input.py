@@ -40,6 +40,7 @@ from drawbridge.ledger.ignored_rules import find_ignored_rules
 from drawbridge.ledger.node_fit import ClusterNodes
 from drawbridge.ledger.planned_holds import PlannedHold
 from drawbridge.ledger.pods import FINISHED, Pod, pod_reader
+from drawbridge.ledger.replicas import number_pod
 from drawbridge.translate.legacy.pod_view import report_rejected_amounts
 from drawbridge.translate.legacy.read import as_created, read_hints, read_pod
 from drawbridge.translate.manifests import argo
@@ -71,6 +72,14 @@ class PodsToPlace(NamedTuple):
     path: str = ""  # of the template in the workload
     ignored: tuple[str, ...] = ()  # the rules of the pod that are not simulated
     hints: tuple[str, ...] = ()  # what requests devices of a scheduler that reads annotations
+
+    def list_pods(self, most: int | None = None) -> Iterator[Pod]:
+        """Yield the pods, those of a workload with a number each, and of these at the most some."""
+        if not self.path:
+            yield self.pod
+            return
+        number = self.pods.number if most is None else min(self.pods.number, most)
+        yield from (number_pod(self.pod, each) for each in range(number))
 
 
 class SimulatedCluster(NamedTuple):
