@@ -13,11 +13,11 @@ from cli.simulation.input import SimulationInput
 from cli.simulation.preemption import find_evictable
 from cli.simulation.removals import (
     doubt_owner,
-    to_place,
     unknown_node,
+    unreadable,
     with_findings,
     with_nodes,
-    without_pods,
+    without_leaving,
 )
 from cli.simulation.schedulers import find_schedulers
 from drawbridge.documents.document import LocatedFinding
@@ -64,16 +64,13 @@ def _with_more_nodes(inputs: SimulationInput, text: str) -> SimulationInput:
     name, given, number = text.rpartition("=")
     if not given:
         message = f"{text} is not NODE=N; write {text}=1 for one more node"
-        unreadable = codes.CHANGE_UNREADABLE.at("--more-nodes", message)
-        return with_findings(inputs, LocatedFinding(unreadable))
+        return with_findings(inputs, unreadable(message, "--more-nodes"))
     like = {each.name: each for each in inputs.objects.nodes}.get(name)
     if like is None:
         return with_findings(inputs, unknown_node("--more-nodes", name))
     if not number.isdecimal() or not 1 <= int(number) <= MAX_COPIES:
         message = f"{text} does not end with a number from 1 to {MAX_COPIES:,}"
-        return with_findings(
-            inputs, LocatedFinding(codes.CHANGE_UNREADABLE.at("--more-nodes", message))
-        )
+        return with_findings(inputs, unreadable(message, "--more-nodes"))
     own = [each for each in inputs.objects.slices if each.node_name == name]
     nodes, slices = [*inputs.objects.nodes], [*inputs.objects.slices]
     exist = {each.name for each in nodes}
@@ -106,8 +103,7 @@ def _tainted(inputs: SimulationInput, options: argparse.Namespace) -> Simulation
             return with_findings(inputs, rule)
         if not any(_has_devices(each, rule.selector) for each in inputs.objects.slices):
             message = f"no ResourceSlice of the input has devices of {options.devices}"
-            unknown = LocatedFinding(codes.CHANGE_UNREADABLE.at("--devices", message))
-            return with_findings(inputs, unknown)
+            return with_findings(inputs, unreadable(message, "--devices"))
         rules.append(rule)
         every = (*inputs.objects.taint_rules, rule)
         inputs = replace(inputs, objects=replace(inputs.objects, taint_rules=every))
@@ -117,13 +113,8 @@ def _tainted(inputs: SimulationInput, options: argparse.Namespace) -> Simulation
     pods, version = inputs.running or (), inputs.gates.version
     tainted = tuple(find_tainted_pods(rules, inputs.objects.claims, pods, version))
     leaving = [each.pod for each in tainted if each.seconds is not None]
-    inputs = without_pods(
-        inputs,
-        {each.full_name for each in leaving},
-        [LocatedFinding(_describe_tainted(each)) for each in tainted],
-    )
-    again = [to_place(each) for each in leaving if each.owner_kind in RECREATING]
-    return with_nodes(replace(inputs, pods=(*again, *inputs.pods)), inputs.cluster.nodes)
+    told = [LocatedFinding(_describe_tainted(each)) for each in tainted]
+    return with_nodes(without_leaving(inputs, leaving, told), inputs.cluster.nodes)
 
 
 def _has_devices(published: Slice, selector: TaintSelector | None) -> bool:
@@ -140,11 +131,11 @@ def _read_taint(text: str, devices: str) -> DeviceTaintRule | LocatedFinding:
     key, _, value = both.partition("=")
     if not key or effect not in EXCLUDING:
         message = f"{text or 'nothing'} is not KEY=VALUE:NoExecute or KEY=VALUE:NoSchedule"
-        return LocatedFinding(codes.CHANGE_UNREADABLE.at("--taint", message))
+        return unreadable(message, "--taint")
     driver, *rest = devices.split("/", 2)
     if not driver:
         message = "name a driver, a pool or a device: DRIVER/POOL/DEVICE"
-        return LocatedFinding(codes.CHANGE_UNREADABLE.at("--devices", message))
+        return unreadable(message, "--devices")
     pool, device = [*rest, None, None][:2]
     return DeviceTaintRule(
         "--taint", Taint(key, effect, value), TaintSelector(driver, pool, device)

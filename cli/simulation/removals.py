@@ -12,14 +12,13 @@ from typing import Final, NamedTuple
 from msgspec import structs
 
 from cli.input.codes import POD_UNKNOWN
+from cli.input.namespace_labels import labels_of_namespaces
 from cli.simulation.input import PodsToPlace, SimulationInput
 from cli.simulation.pod_allocators import find_cluster_nodes
 from drawbridge.config.model import Quota
 from drawbridge.config.placement import decide_placements
 from drawbridge.config.policy import device_quotas
-from drawbridge.documents.document import Document, LocatedFinding
-from drawbridge.documents.paths import get_value
-from drawbridge.documents.values import as_mapping
+from drawbridge.documents.document import LocatedFinding
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.counted import count_noun
 from drawbridge.dra.inventory import build_inventory
@@ -78,7 +77,7 @@ def remove(inputs: SimulationInput, removals: Sequence[Removal]) -> SimulationIn
             if change is None:
                 named = f"{removal.kind}/{removal.name}".removesuffix("/")
                 message = f"{named} is not KIND/NAME with one of the kinds {', '.join(KINDS)}"
-                inputs = with_findings(inputs, _unreadable(message))
+                inputs = with_findings(inputs, unreadable(message))
             else:
                 inputs = change(inputs, removal.name)
     inputs = without_pods(inputs, pods, _report_unknown(inputs, pods))
@@ -90,8 +89,9 @@ def remove(inputs: SimulationInput, removals: Sequence[Removal]) -> SimulationIn
     return inputs
 
 
-def _unreadable(message: str) -> LocatedFinding:
-    return LocatedFinding(codes.CHANGE_UNREADABLE.at(OPTION, message))
+def unreadable(message: str, option: str = OPTION) -> LocatedFinding:
+    """Report what is wrong with the words of an option."""
+    return LocatedFinding(codes.CHANGE_UNREADABLE.at(option, message))
 
 
 def with_findings(inputs: SimulationInput, *findings: LocatedFinding) -> SimulationInput:
@@ -120,6 +120,15 @@ def without_pods(
     return with_findings(replace(inputs, running=running, objects=objects), *findings)
 
 
+def without_leaving(
+    inputs: SimulationInput, pods: Sequence[Pod], findings: Sequence[LocatedFinding]
+) -> SimulationInput:
+    """Return the input without pods that run; those that owners create again are placed first."""
+    again = [_to_place(each) for each in pods if each.owner_kind in RECREATING]
+    inputs = without_pods(inputs, {each.full_name for each in pods}, findings)
+    return replace(inputs, pods=(*again, *inputs.pods))
+
+
 def _without_consumers(claim: Claim, names: Collection[str]) -> Claim:
     namespace = claim.metadata.namespace or "default"
     users = claim.status.reserved_for
@@ -140,12 +149,10 @@ def with_nodes(inputs: SimulationInput, nodes: tuple[Node, ...]) -> SimulationIn
 def _without_class(inputs: SimulationInput, name: str) -> SimulationInput:
     classes = tuple(each for each in inputs.objects.classes if each.metadata.name != name)
     if len(classes) == len(inputs.objects.classes):
-        message = f"the input has no DeviceClass {name}"
-        return with_findings(inputs, LocatedFinding(codes.CHANGE_UNREADABLE.at(OPTION, message)))
+        return with_findings(inputs, unreadable(f"the input has no DeviceClass {name}"))
     findings = list(_report_kept(inputs, lambda claim: _names_class(claim, name)))
-    objects = replace(inputs.objects, classes=classes)
-    inputs = with_nodes(replace(inputs, objects=objects), inputs.cluster.nodes)
-    return with_findings(inputs, *findings)
+    inputs = replace(inputs, objects=replace(inputs.objects, classes=classes))
+    return with_findings(with_nodes(inputs, inputs.cluster.nodes), *findings)
 
 
 def _drained(inputs: SimulationInput, name: str) -> SimulationInput:
@@ -164,9 +171,7 @@ def _drained(inputs: SimulationInput, name: str) -> SimulationInput:
         for each in leaving
         if each.owner_kind not in RECREATING
     ]
-    again = [to_place(each) for each in leaving if each.owner_kind in RECREATING]
-    inputs = without_pods(inputs, {each.full_name for each in leaving}, findings)
-    return _cordoned(replace(inputs, pods=(*again, *inputs.pods)), {name})
+    return _cordoned(without_leaving(inputs, leaving, findings), {name})
 
 
 def _cordoned(inputs: SimulationInput, names: Collection[str]) -> SimulationInput:
@@ -186,7 +191,7 @@ def doubt_owner(pod: Pod) -> str:
     return f"it is not known whether its {pod.owner_kind} recreates it"
 
 
-def to_place(pod: Pod) -> PodsToPlace:
+def _to_place(pod: Pod) -> PodsToPlace:
     """Return a pod that runs as one that its owner creates again."""
     pod = structs.replace(pod, spec=structs.replace(pod.spec, node_name=""))
     return PodsToPlace(pod, f"Pod/{pod.full_name}", PodCount(1))
@@ -201,10 +206,10 @@ def _without_nodes(inputs: SimulationInput, selector: str) -> SimulationInput:
     """Return the input with all nodes drained that have a label."""
     key, given, value = selector.partition("=")
     if not given:
-        return with_findings(inputs, _unreadable(f"nodes/{selector} is not nodes/LABEL=VALUE"))
+        return with_findings(inputs, unreadable(f"nodes/{selector} is not nodes/LABEL=VALUE"))
     named = [each.name for each in inputs.objects.nodes if each.labels.get(key) == value]
     if not named:
-        return with_findings(inputs, _unreadable(f"no node has the label {selector}"))
+        return with_findings(inputs, unreadable(f"no node has the label {selector}"))
     inputs = _cordoned(inputs, named)
     for name in named:
         inputs = _drained(inputs, name)
@@ -220,7 +225,7 @@ def _without_driver(inputs: SimulationInput, driver: str) -> SimulationInput:
     mine = [each for each in inputs.objects.slices if each.driver == driver]
     gone = {id(each) for each in mine if id(each) not in _last_of(mine, asked)}
     if not gone:
-        return with_findings(inputs, _unreadable(f"the input has no ResourceSlice of {driver}"))
+        return with_findings(inputs, unreadable(f"the input has no ResourceSlice of {driver}"))
     slices = tuple(each for each in inputs.objects.slices if id(each) not in gone)
     after = {
         (each.pool, device.name)
@@ -229,9 +234,8 @@ def _without_driver(inputs: SimulationInput, driver: str) -> SimulationInput:
         for device in each.devices
     }
     findings = list(_report_kept(inputs, lambda claim: _find_lost(claim, driver, after)))
-    objects = replace(inputs.objects, slices=slices)
-    inputs = with_nodes(replace(inputs, objects=objects), inputs.cluster.nodes)
-    return with_findings(inputs, *findings)
+    inputs = replace(inputs, objects=replace(inputs.objects, slices=slices))
+    return with_findings(with_nodes(inputs, inputs.cluster.nodes), *findings)
 
 
 def _last_of(slices: Iterable[Slice], names: Collection[str]) -> frozenset[int]:
@@ -292,10 +296,10 @@ def _with_lower_quota(inputs: SimulationInput, text: str) -> SimulationInput:
     )
     if lowered == quotas:
         wrong = _describe_wrong_limit(quotas, (name, class_, what), amount, limit)
-        return with_findings(inputs, _unreadable(f"quota/{text}: {wrong}"))
+        return with_findings(inputs, unreadable(f"quota/{text}: {wrong}"))
     configuration = structs.replace(inputs.configuration, quotas=lowered)
     inputs = replace(inputs, configuration=configuration)
-    labels = dict(_labels_of_namespaces(inputs.objects.others))
+    labels = labels_of_namespaces(each.value for each in inputs.objects.others)
     inventory = build_inventory(inputs.objects.slices, gates=inputs.gates)
     claims = inputs.objects.claims
     use = measure_quotas(device_quotas(configuration), inventory, claims, labels)
@@ -322,14 +326,6 @@ def _describe_wrong_limit(
     if not any(what in own for total in totals for key, own in total.items() if key == class_):
         return f"quota {name} has no total for {what} of class {class_}"
     return f"{amount} is the total already"
-
-
-def _labels_of_namespaces(others: Iterable[Document]) -> Iterator[tuple[str, dict[str, str]]]:
-    for document in others:
-        if get_value(document.value, ("kind",)) == "Namespace":
-            labels = as_mapping(get_value(document.value, ("metadata", "labels")))
-            name = f"{get_value(document.value, ('metadata', 'name'))}"
-            yield name, {key: f"{text}" for key, text in labels.items()}
 
 
 def _lower(quota: Quota, class_: str, amount: str, limit: Quantity) -> Quota:
