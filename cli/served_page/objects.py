@@ -19,16 +19,7 @@ from drawbridge.report.stuck.objects import READY, find_latest_time
 
 T = TypeVar("T")
 _NOT_SHOWN: Final = "managedFields"
-# The kinds that the page shows, by the plural by which they are watched.
-KINDS: Final = (
-    "nodes",
-    "resourceslices",
-    "deviceclasses",
-    "namespaces",
-    "resourceclaims",
-    "resourceclaimtemplates",
-    "pods",
-)
+# The kinds that the page shows, with the plural by which they are watched.
 _OF_KIND: Final = {
     "Node": "nodes",
     "ResourceSlice": "resourceslices",
@@ -38,6 +29,7 @@ _OF_KIND: Final = {
     "ResourceClaimTemplate": "resourceclaimtemplates",
     "Pod": "pods",
 }
+KINDS: Final = tuple(_OF_KIND.values())
 _NAMESPACED: Final = ("resourceclaims", "resourceclaimtemplates", "pods")
 # Takes JSON or a plain object; raises ValueError if it cannot be read.
 Decode = Callable[[Any], Any]
