@@ -13,10 +13,8 @@ from typing import Final
 from cli.input import allocator_api
 from cli.simulation import adjustment, changes, defragmentation, placements, removals
 from cli.simulation.api import ask_cluster, print_found, run_by_allocator
-from cli.simulation.gangs import has_gangs
 from cli.simulation.input import SimulationInput, read_input
 from cli.simulation.placing import Simulation, simulate
-from cli.simulation.pod_allocators import find_pod_allocators
 from cli.simulation.schedulers import default_allocator
 from cli.simulation.stages import format_stages, stages_as_data
 from cli.terminal import output
@@ -107,13 +105,8 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     if options.allocator_url:
         return run_by_allocator(options, inputs, streams)
     not_asked = ""
-    is_bridge = default_allocator(inputs.configuration) is Allocator.DRAWBRIDGE
-    if inputs.is_live and is_bridge and has_gangs(inputs):
-        not_asked = "it simulates one pod after the other, and some are members of gangs"
-    elif inputs.is_live and is_bridge and inputs.details.rules:
-        not_asked = "it does not know the DeviceTaintRules of -f"
-    elif inputs.is_live and is_bridge:
-        answer = ask_cluster(options, inputs, only_ours=_are_ours(inputs))
+    if inputs.is_live and default_allocator(inputs.configuration) is Allocator.DRAWBRIDGE:
+        answer = ask_cluster(options, inputs)
         if not answer.not_asked:
             return print_found(options, inputs, answer, streams)
         not_asked = answer.not_asked
@@ -131,14 +124,6 @@ def _find_misused(options: argparse.Namespace, asked: str) -> str:
         if each not in _OPTIONS[asked] and getattr(options, each) not in (None, False, [])
     )
     return next(given, "")
-
-
-def _are_ours(inputs: SimulationInput) -> bool:
-    """Whether the allocator of Drawbridge places all pods."""
-    pools = find_pod_allocators(
-        inputs.objects, inputs.gates, inputs.configuration, running=inputs.running or ()
-    )
-    return all(pools.choose(each.pod) is Allocator.DRAWBRIDGE for each in inputs.pods)
 
 
 def _place_here(

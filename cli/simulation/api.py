@@ -10,7 +10,9 @@ from msgspec.structs import replace
 from cli.input.allocator_api import Json, ask_allocator, ask_found_allocator
 from cli.input.live_cluster import ClusterReadError
 from cli.simulation import placements
+from cli.simulation.gangs import has_gangs
 from cli.simulation.input import SimulationInput
+from cli.simulation.pod_allocators import find_pod_allocators
 from cli.simulation.stages import format_stages, stages_as_data
 from cli.terminal import output
 from cli.terminal.exit_codes import BAD, DONE, NOTICE
@@ -26,6 +28,7 @@ from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.placing import PodPlacement
 from drawbridge.ledger.pods import Pod
 from drawbridge.ledger.stages import PodStages
+from drawbridge.solver.deviations import Allocator
 from drawbridge.solver.reasons import Reason, ReasonOfExample
 
 # The API takes no more.
@@ -72,14 +75,10 @@ class FoundPlacements(NamedTuple):
     not_asked: str = ""
 
 
-def ask_cluster(
-    options: argparse.Namespace, inputs: SimulationInput, *, only_ours: bool
-) -> FoundPlacements:
+def ask_cluster(options: argparse.Namespace, inputs: SimulationInput) -> FoundPlacements:
     """Let the allocator of the live cluster place the pods, if its API can express the command."""
-    if not only_ours:
-        return FoundPlacements(not_asked="other schedulers place some of the pods")
     pods = [pod for each in inputs.pods for pod in each.list_pods()]
-    if reason := _find_obstacle(options, inputs, len(pods)):
+    if reason := next(_list_obstacles(options, inputs, len(pods)), ""):
         return FoundPlacements(not_asked=reason)
     try:
         body = _body(inputs, pods, by_stage=options.stages)
@@ -96,18 +95,28 @@ def print_found(
     return _print(options, inputs.findings, answer.placed, f"pod {answer.pod}", streams)
 
 
-def _find_obstacle(options: argparse.Namespace, inputs: SimulationInput, pods: int) -> str:
-    """Return why the API cannot place the pods as the command wants them; empty if it can."""
+def _list_obstacles(
+    options: argparse.Namespace, inputs: SimulationInput, pods: int
+) -> Iterator[str]:
+    """Yield why the API cannot place the pods as the command wants them."""
+    if has_gangs(inputs):
+        yield "it simulates one pod after the other, and some are members of gangs"
+    if inputs.details.rules:
+        yield "it does not know the DeviceTaintRules of -f"
+    allocators = find_pod_allocators(
+        inputs.objects, inputs.gates, inputs.configuration, running=inputs.running or ()
+    )
+    if any(allocators.choose(each.pod) is not Allocator.DRAWBRIDGE for each in inputs.pods):
+        yield "other schedulers place some of the pods"
     given = [each for each in _LOCAL_OPTIONS if getattr(options, each)]
     if given:
-        return f"its API has no equivalent of --{given[0].replace('_', '-')}"
+        yield f"its API has no equivalent of --{given[0].replace('_', '-')}"
     if has_errors(inputs.findings):
-        return "the input has errors"
+        yield "the input has errors"
     if any(each.pods.on_each_node for each in inputs.pods):
-        return "its API has no equivalent of a DaemonSet"
+        yield "its API has no equivalent of a DaemonSet"
     if not 0 < pods <= MAX_PODS:
-        return f"its API takes 1 to {MAX_PODS} pods, and the input has {pods:,}"
-    return ""
+        yield f"its API takes 1 to {MAX_PODS} pods, and the input has {pods:,}"
 
 
 def _print(
