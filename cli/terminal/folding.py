@@ -1,10 +1,11 @@
 """Folds lines of text to the width of a terminal, so that narrow ones can be read."""
 
-import io
 import re
 import unicodedata
 from collections.abc import Iterator
 from typing import Final, TextIO
+
+from cli.terminal.printable import StreamAbove
 
 _LEAST: Final = 20  # columns; a narrower terminal wraps
 _STEP: Final = 4  # columns that the rest of a line is indented by
@@ -13,43 +14,27 @@ _COLOUR: Final = re.compile(r"\033\[[0-9;]*m")
 _AFTER: Final = frozenset("/.,:;=&)]}")
 
 
-class FoldingStream(io.TextIOBase):
+class FoldingStream(StreamAbove):
     """Writes text to a terminal; a line that is too long continues on the next ones, indented."""
 
     def __init__(self, terminal: TextIO, columns: int) -> None:
-        self.terminal = terminal
+        super().__init__(terminal)
         self._columns = max(columns, _LEAST)
         self._begun = ""  # of the last line
-
-    @property
-    def encoding(self) -> str:  # type: ignore[override]  # typeshed has a variable
-        """The encoding of the terminal."""
-        return self.terminal.encoding
-
-    def isatty(self) -> bool:
-        """It is a terminal."""
-        return True
-
-    def fileno(self) -> int:
-        """Return the descriptor of the terminal."""
-        return self.terminal.fileno()
-
-    def close(self) -> None:
-        """Leave the terminal open."""
 
     def write(self, text: str) -> int:
         """Write the complete lines, and keep the last one until it is complete."""
         *lines, self._begun = f"{self._begun}{text}".split("\n")
         for line in lines:
-            self.terminal.writelines(f"{part}\n" for part in fold_line(line, self._columns))
+            self.beneath.writelines(f"{part}\n" for part in fold_line(line, self._columns))
         return len(text)
 
     def flush(self) -> None:
         """Write the rest, too."""
         parts = list(fold_line(self._begun, self._columns)) if self._begun else []
-        self.terminal.write("\n".join(parts))
+        self.beneath.write("\n".join(parts))
         self._begun = ""
-        self.terminal.flush()
+        super().flush()
 
 
 def fold_line(line: str, columns: int) -> Iterator[str]:

@@ -13,8 +13,8 @@ from typing import Final, TextIO
 _COLOUR_OR_CHARACTER: Final = re.compile(r"\033\[(?:0|3[136])m|[^\n\t\x20-\x7e]")
 
 
-class PrintableStream(io.TextIOBase):
-    """Writes text to another stream, with each character escaped that is not printable."""
+class StreamAbove(io.TextIOBase):
+    """A stream that writes to another one, and is a terminal if that is."""
 
     def __init__(self, stream: TextIO) -> None:
         self.beneath = stream
@@ -35,14 +35,18 @@ class PrintableStream(io.TextIOBase):
     def close(self) -> None:
         """Leave the other stream open."""
 
+    def flush(self) -> None:
+        """Flush the other stream."""
+        self.beneath.flush()
+
+
+class PrintableStream(StreamAbove):
+    """Writes text to another stream, with each character escaped that is not printable."""
+
     def write(self, text: str) -> int:
         """Write text with lines, tabs and colours as they are."""
         self.beneath.write(make_printable(text))
         return len(text)
-
-    def flush(self) -> None:
-        """Flush the other stream."""
-        self.beneath.flush()
 
 
 def make_printable(text: str) -> str:

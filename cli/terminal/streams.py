@@ -66,15 +66,13 @@ def make_safe(stream: TextIO) -> TextIO:
 
 def unfolded(stream: TextIO) -> TextIO:
     """Return the stream for text whose lines must stay as they are."""
-    terminal: TextIO = getattr(stream, "terminal", stream)
-    return terminal
+    return stream.beneath if isinstance(stream, FoldingStream) else stream
 
 
 def unescaped(stream: TextIO) -> TextIO:
     """Return the stream for control sequences of our own."""
     stream = unfolded(stream)
-    beneath: TextIO = getattr(stream, "beneath", stream)
-    return beneath
+    return stream.beneath if isinstance(stream, PrintableStream) else stream
 
 
 def for_data(stream: TextIO) -> TextIO:
