@@ -41,7 +41,6 @@ from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.dra.counted import count_noun
 from drawbridge.dra.gates import Gates
-from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.ledger.devices_of_nodes import ServingNodes
 from drawbridge.ledger.still_fits import StillFits, nodes_after, still_fits
 from drawbridge.names import DUAL_LABEL
@@ -135,9 +134,8 @@ def audit_cluster(options: argparse.Namespace, given: AuditInput) -> Audit:
     objects, configuration, gates = given.read.objects, given.configuration, given.gates
     given.report("reading the devices")
     future = foresee(objects, configuration, gates)
-    facts = FactsInput(objects.slices, objects.classes, objects.nodes, objects.networks)
     decisions = DecisionsByFacts(
-        decide_with(configuration, gather_facts(facts, configuration, gates).facts),
+        decide_with(configuration, future.facts_now),
         decide_with(configuration, future.facts),
         given.brief,
     )

@@ -40,7 +40,6 @@ from drawbridge.documents.document import LocatedFinding, Source
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list
 from drawbridge.dra.gates import Gates
-from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.names import (
     CONFIGURATION_CONFIG_MAP,
     CONFIGURATION_IN_USE_CONFIG_MAP,
@@ -172,10 +171,8 @@ def _read_row(name: str, options: argparse.Namespace, streams: Streams) -> Clust
         return ClusterRow(name, error=_join(gates))
     objects = read.objects
     future = foresee(objects, configuration, gates)
-    facts = FactsInput(objects.slices, objects.classes, objects.nodes, objects.networks)
     decisions = DecisionsByFacts(
-        decide_with(configuration, gather_facts(facts, configuration, gates).facts),
-        decide_with(configuration, future.facts),
+        decide_with(configuration, future.facts_now), decide_with(configuration, future.facts)
     )
     audit = compose_audit(objects, future, decisions, configuration, gates)
     installed = Installation(

@@ -78,17 +78,20 @@ _OTHER_KINDS: Final = (
 
 
 class Future(NamedTuple):
-    """The cluster after the migration, as it is expected, and its facts."""
+    """The cluster after the migration, as it is expected, and its facts; and those of now."""
 
     prediction: Prediction
     facts: Facts
+    facts_now: Facts
 
 
 def foresee(objects: AuditedObjects, configuration: Configuration, gates: Gates) -> Future:
     """Return what the cluster publishes after the migration."""
     prediction = predict(objects, configuration, class_names=gates.extended_resource)
-    given = FactsInput(prediction.slices, prediction.classes, prediction.nodes, objects.networks)
-    return Future(prediction, gather_facts(given, configuration, gates).facts)
+    after = FactsInput(prediction.slices, prediction.classes, prediction.nodes, objects.networks)
+    now = FactsInput(objects.slices, objects.classes, objects.nodes, objects.networks)
+    facts, facts_now = (gather_facts(each, configuration, gates).facts for each in (after, now))
+    return Future(prediction, facts, facts_now)
 
 
 class AskFit(NamedTuple):
