@@ -7,6 +7,7 @@ not read is an `Unread` with the reason, and the other parts are read anyway.
 import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -201,10 +202,7 @@ async def read_state(
     version = await session.version()
     namespace = options.namespace or session.namespace
     kinds = (resources.NODES, resources.CLASSES, resources.SLICES, resources.CLAIMS)
-    published = {
-        kind.kind: await if_readable(live_cluster.list_objects(session, kind), "list", kind)
-        for kind in kinds
-    }
+    published = {kind.kind: await _list(session, kind) for kind in kinds}
     namespaces = await _read_namespaces(session, namespace)
     bridge = configuration.placement is Placement.BRIDGE
     installed = await _read_installed(session, bridge=bridge)
@@ -218,11 +216,7 @@ async def read_state(
         namespace=namespace,
         published=published,
         labelled={
-            name: await if_readable(
-                live_cluster.list_objects(session, resources.PODS, fields=f"spec.nodeName={name}"),
-                "list",
-                resources.PODS,
-            )
+            name: await _list(session, resources.PODS, fields=f"spec.nodeName={name}")
             for name in _find_held_nodes(published)[:_MOST_NODES]
         },
         stored_fields=await _probe_fields(session, namespace),
@@ -232,18 +226,30 @@ async def read_state(
         missing_rights=await _find_missing_rights(session, namespace),
         operates=await _is_allowed(session, _OPERATE, installed.namespace),
         kueue=await _read_kueue(session, namespaces),
-        cluster_queues=await _read_cluster_queues(session),
+        cluster_queues=await _list(session, resources.CLUSTER_QUEUES),
         neighbours=await _read_neighbours(session),
-        waiting_pods=await if_readable(
-            live_cluster.list_objects(session, resources.PODS, fields="spec.nodeName="),
-            "list",
-            resources.PODS,
-        )
+        waiting_pods=await _list(session, resources.PODS, fields="spec.nodeName=")
         if bridge
         else (),
         stuck=await if_readable(_read_stuck(session, published), "list", resources.CLAIMS),
         remains={} if installed.exists else await read_remains(session),
     )
+
+
+async def _list(
+    session: "Session", kind: Resource, *, fields: str = "", labels: str = ""
+) -> list[dict[str, Value]] | Unread:
+    """List objects of all namespaces, or say why they are not read."""
+    listing = live_cluster.list_objects(session, kind, fields=fields, labels=labels)
+    return await if_readable(listing, "list", kind)
+
+
+async def _read(
+    session: "Session", kind: Resource, name: str, namespace: str = ""
+) -> Object | Unread | None:
+    """Read an object, None if it does not exist, or say why it is not read."""
+    reading = live_cluster.read_object(session, kind, name, namespace)
+    return await if_readable(reading, "get", kind)
 
 
 async def _read_stuck(
@@ -270,22 +276,14 @@ async def _read_kueue(
     """Read the configuration of Kueue; None if its namespace does not exist."""
     if isinstance(namespaces, Unread) or KUEUE not in namespaces:
         return None
-    reading = live_cluster.read_object(session, resources.CONFIG_MAPS, KUEUE_CONFIG_MAP, KUEUE)
-    return await if_readable(reading, "get", resources.CONFIG_MAPS)
-
-
-async def _read_cluster_queues(session: "Session") -> Sequence[dict[str, Value]] | Unread:
-    """Read the quotas of Kueue."""
-    listing = live_cluster.list_objects(session, resources.CLUSTER_QUEUES)
-    return await if_readable(listing, "list", resources.CLUSTER_QUEUES)
+    return await _read(session, resources.CONFIG_MAPS, KUEUE_CONFIG_MAP, KUEUE)
 
 
 async def _read_neighbours(session: "Session") -> Neighbours | Unread:
     """Read the Deployments of autoscalers and of GPU Operator, and the objects of both."""
     deployments: dict[str, dict[str, Value]] = {}
     for selector in _NEIGHBOURS:
-        listing = live_cluster.list_objects(session, resources.DEPLOYMENTS, labels=selector)
-        listed = await if_readable(listing, "list", resources.DEPLOYMENTS)
+        listed = await _list(session, resources.DEPLOYMENTS, labels=selector)
         if isinstance(listed, Unread):
             return listed
         deployments |= {f"{get_value(each, ('metadata', 'uid'))}": each for each in listed}
@@ -304,9 +302,9 @@ async def _read_namespaces(
 ) -> Mapping[str, Mapping[str, str]] | Unread:
     """Return the labels of all namespaces, or of the caller's if that is all that is allowed."""
     kind = resources.NAMESPACES
-    namespaces = await if_readable(live_cluster.list_objects(session, kind), "list", kind)
+    namespaces = await _list(session, kind)
     if isinstance(namespaces, Unread):
-        namespace = await if_readable(live_cluster.read_object(session, kind, own), "get", kind)
+        namespace = await _read(session, kind, own)
         if not isinstance(namespace, dict):
             return namespaces
         namespaces = [namespace]
@@ -347,10 +345,7 @@ def _labels(value: Object) -> Mapping[str, str]:
 
 
 async def _read_installed(session: "Session", *, bridge: bool) -> Installed:
-    async def read(resource: Resource, name: str, namespace: str = "") -> Object | Unread | None:
-        reading = live_cluster.read_object(session, resource, name, namespace)
-        return await if_readable(reading, "get", resource)
-
+    read = partial(_read, session)
     mutating = await read(resources.MUTATING_WEBHOOKS, WEBHOOK_CONFIGURATION)
     validating = await read(resources.VALIDATING_WEBHOOKS, WEBHOOK_CONFIGURATION)
     registrations = (each for each in (mutating, validating) if isinstance(each, dict))
