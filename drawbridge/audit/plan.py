@@ -66,7 +66,6 @@ class StepPlanner:
             play.schedule()
             play.take_changes()
         self._modes = dict(self.namespaces.modes)
-        self._group = {node.name: each for each in self.groups for node in each.nodes}
         closed = {n.name for each in self.groups for n in each.nodes if n.unschedulable}
         self._cordoned = self.interrupted.cordoned | closed - self.interrupted.nodes
 

@@ -14,7 +14,6 @@ from drawbridge.audit.model import (
     Summary,
     WorkloadAudit,
 )
-from drawbridge.audit.workloads import NOBODY
 from drawbridge.audit.written_as_text import (
     describe_capacities,
     describe_change,
@@ -27,14 +26,6 @@ from drawbridge.dra.counted import count_noun
 from drawbridge.report.markup import bar, document, key, listed, preformatted, table, text
 
 # In the order of the bar.
-_SHOWN: Final = (
-    Fate.TRANSLATED,
-    Fate.TO_TRANSLATE,
-    Fate.BY_CLASS,
-    Fate.OWN_CLAIMS,
-    Fate.STAYS,
-    Fate.REFUSED,
-)
 _MEANINGS: Final = {
     Fate.TRANSLATED: "They have claims already.",
     Fate.TO_TRANSLATE: "Claims replace the requests when the pods are created again.",
@@ -80,7 +71,7 @@ def _write_body(audit: Audit, above: str) -> Iterator[str]:
 
 
 def _write_summary(summary: Summary) -> Iterator[str]:
-    counts = [(fate, summary.fates.get(fate, 0)) for fate in _SHOWN if summary.fates.get(fate)]
+    counts = [(fate, summary.fates.get(fate, 0)) for fate in _MEANINGS if summary.fates.get(fate)]
     yield '<section aria-labelledby="answer">\n<h2 id="answer">Who can go</h2>\n'
     if counts:
         yield f"{bar([(fate.value, number) for fate, number in counts])}\n"
@@ -175,6 +166,6 @@ def _workload_row(entry: WorkloadAudit) -> tuple[str, ...]:
         text(entry.owner),
         text(FATE_WORDS[entry.fate]),
         text(describe_pods(entry)),
-        text("nobody" if entry.served_by == NOBODY else entry.served_by),
+        text(entry.served_by),
         text(describe_change(entry)),
     )
