@@ -146,8 +146,8 @@ def compose_audit(  # noqa: PLR0913  # what decides, and what was read
     running = translate_running(decider)
     allocated = AllocatedClaims(objects, sizes)
     held = allocated.count_by_group(of_nodes, decider.find_claimed)
-    start = read_cluster(objects, groups, decider, allocated, ask_fit.find_devices)
-    plan = make_plan(objects, namespaces, groups, decider, start, rehearsing=ask_fit.rehearsing)
+    start = read_cluster(groups, decider, allocated, ask_fit.find_devices)
+    plan = make_plan(namespaces, groups, decider, start, rehearsing=ask_fit.rehearsing)
     return replace(
         part,
         node_groups=tuple(

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from drawbridge.audit.allowed_nodes import AllowedNodes
 from drawbridge.audit.model import Fate, NamespaceAudit
 from drawbridge.audit.node_groups import Group
-from drawbridge.audit.objects import AuditedNamespace, AuditedObjects, text_at
+from drawbridge.audit.objects import AuditedNamespace, text_at
 from drawbridge.audit.outcomes import Decider, PodOutcome
 from drawbridge.audit.workloads import (
     Alike,
@@ -35,8 +35,9 @@ class Awaited(NamedTuple):
     number: int
 
 
-def _find_awaited(objects: AuditedObjects, decider: Decider) -> list[Awaited]:
+def _find_awaited(decider: Decider) -> list[Awaited]:
     """Return the pods that stay with their plugin, and wait or will be created."""
+    objects = decider.objects
     allowed = AllowedNodes(objects.nodes, objects.volumes)
     legacy = decider.configuration.legacy
     served = {name for node in objects.nodes for name in served_resources(node, legacy)}
@@ -84,9 +85,7 @@ def _find_pods(
             yield template.pod, template.outcome, missing
 
 
-def find_kept(
-    objects: AuditedObjects, decider: Decider, cluster: ModelCluster, groups: Sequence[Group]
-) -> frozenset[str]:
+def find_kept(decider: Decider, cluster: ModelCluster, groups: Sequence[Group]) -> frozenset[str]:
     """Return the nodes that keep their plugin for pods that only a plugin can serve.
 
     Those that wait, or will be created, have as few nodes as they need, and those from which few
@@ -94,7 +93,7 @@ def find_kept(
     """
     candidates = [*_find_candidates(cluster, groups)]
     keeps = {each.node.name for each in candidates if each.is_tied}
-    return _keep_for(_find_awaited(objects, decider), candidates, keeps)
+    return _keep_for(_find_awaited(decider), candidates, keeps)
 
 
 class _Candidate(NamedTuple):

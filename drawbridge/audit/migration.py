@@ -40,8 +40,7 @@ class Rehearsed(NamedTuple):
     kept: frozenset[str]  # the nodes that keep their plugin
 
 
-def make_plan(  # noqa: PLR0913  # what was read, what decides, and who is told
-    objects: AuditedObjects,
+def make_plan(
     namespaces: Sequence[NamespaceAudit],
     groups: Sequence[Group],
     decider: Decider,
@@ -53,9 +52,10 @@ def make_plan(  # noqa: PLR0913  # what was read, what decides, and who is told
 
     `rehearsing` is called with how many of how many nodes have been moved in the rehearsal.
     """
+    objects = decider.objects
     unmovable = {**dict(_find_unowned(groups)), **find_unending(objects.pods)}
     as_read = ModelCluster(start)
-    tied = find_kept(objects, decider, as_read, groups)
+    tied = find_kept(decider, as_read, groups)
     planner = StepPlanner(
         as_read,
         groups,

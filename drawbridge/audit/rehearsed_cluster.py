@@ -24,7 +24,7 @@ from drawbridge.audit.objects import (
     text_at,
 )
 from drawbridge.audit.outcomes import Decider, PodOutcome
-from drawbridge.audit.templates import Templates, make_pod, name_workload
+from drawbridge.audit.templates import make_pod, name_workload
 from drawbridge.documents.patch import apply_edits
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
@@ -55,7 +55,6 @@ class Nodes(NamedTuple):
     Translated pods avoid nodes that are `dual`, until these have moved.
     """
 
-    all: tuple[Node, ...]
     now: AllowedNodes
     moved: AllowedNodes
     dual: frozenset[str]
@@ -84,7 +83,7 @@ def read_nodes(objects: AuditedObjects, groups: Sequence[Group]) -> Nodes:
     volumes = objects.volumes
     now, then = AllowedNodes(objects.nodes, volumes), AllowedNodes(moved, volumes)
     dual = frozenset(node.name for each in groups if each.now.dual for node in each.nodes)
-    return Nodes(objects.nodes, now, then, dual)
+    return Nodes(now, then, dual)
 
 
 @dataclass
@@ -93,7 +92,6 @@ class _Reader:
 
     decider: Decider
     nodes: Nodes
-    templates: Templates
     offered: frozenset[str]  # the resource names that any node offers
     allocated: AllocatedClaims
     find_devices: FindDevices
@@ -154,7 +152,7 @@ class _Reader:
                 read for each in outcome.templates for read in read_template(dict(each), namespace)
             ]
             read = pod_reader().read(_only_claims(apply_edits(_unbind(pod), outcome.edits)))
-            everywhere = frozenset(each.name for each in self.nodes.all)
+            everywhere = frozenset(each.name for each in self.decider.objects.nodes)
             self.serving[key] = (
                 self.find_devices(read, templates) if isinstance(read, Pod) else everywhere
             )
@@ -178,7 +176,7 @@ class _Reader:
                 for name, number in asked.amounts.items()
                 if name in outcome.demand.units and name not in kept
             }
-        template = self.templates.find(namespace, owner)
+        template = self.decider.templates.find(namespace, owner)
         return PodKind(
             namespace,
             owner,
@@ -248,20 +246,16 @@ class _Reader:
 
 
 def read_cluster(
-    objects: AuditedObjects,
-    groups: Sequence[Group],
-    decider: Decider,
-    allocated: AllocatedClaims,
-    find_devices: FindDevices,
+    groups: Sequence[Group], decider: Decider, allocated: AllocatedClaims, find_devices: FindDevices
 ) -> ClusterStart:
     """Return the cluster as it is, for the models."""
+    objects = decider.objects
     nodes = [_read_node(node, group) for group in groups for node in group.nodes]
     budgets = _read_budgets(objects)
     offered = frozenset(name for each in nodes for name in each.free)
     reader = _Reader(
         decider,
         read_nodes(objects, groups),
-        decider.templates,
         offered,
         allocated,
         find_devices,
