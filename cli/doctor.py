@@ -5,7 +5,8 @@ Changes nothing.
 
 import argparse
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import Final
 
 import msgspec
 
@@ -20,9 +21,6 @@ from cli.terminal.streams import Streams
 from drawbridge.config.model import Configuration
 from drawbridge.dra.counted import count_noun
 from drawbridge.report.tables import align_columns, escape_unprintable
-
-if TYPE_CHECKING:
-    from drawbridge.cluster.session import Session
 
 EXIT_CODES = {
     DONE: "no errors",
@@ -67,14 +65,11 @@ def _check(
 ) -> tuple[DoctorLine, ...]:
     from cli.diagnosis.checked_state import derive_checked_state  # noqa: PLC0415  # imports the CEL engine
     from cli.diagnosis.checks import check_state  # noqa: PLC0415
-    from cli.diagnosis.state import ClusterState, read_state  # noqa: PLC0415
+    from cli.diagnosis.state import read_state  # noqa: PLC0415
 
     # A refused configuration must not hide what else is wrong.
     configuration = effective.configuration or Configuration()
-
-    async def read(session: "Session") -> ClusterState:
-        return await read_state(session, options, configuration)
-
+    read = partial(read_state, options=options, configuration=configuration)
     state = live_cluster.run_with_session(options, read)
     return check_state(derive_checked_state(state, configuration, effective.findings))
 

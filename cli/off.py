@@ -21,7 +21,7 @@ from drawbridge.api_error import ApiError
 from drawbridge.cluster import resources
 from drawbridge.documents.document import LocatedFinding
 from drawbridge.documents.paths import get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_list
 from drawbridge.dra.counted import count_noun, list_some
 from drawbridge.finding import Finding
 from drawbridge.names import SWITCH_FIELD_MANAGER, TRANSLATE_LABEL
@@ -189,8 +189,8 @@ async def _with_waiting_pods(session: "Session", switched: Switched, *, recreate
 
 
 def _has_owner(pod: Mapping[str, Value]) -> bool:
-    owners = get_value(dict(pod), ("metadata", "ownerReferences"))
-    return isinstance(owners, list) and any(get_value(e, ("controller",)) is True for e in owners)
+    owners = as_list(get_value(dict(pod), ("metadata", "ownerReferences")))
+    return any(get_value(each, ("controller",)) is True for each in owners)
 
 
 def _describe(switched: Switched) -> Iterator[str]:

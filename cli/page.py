@@ -7,6 +7,7 @@ rights of the caller. It writes nothing, and nothing is served in the cluster.
 import argparse
 import asyncio
 import io
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cli.input import live_cluster
@@ -78,10 +79,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     output.print_findings(findings, streams.err)
     if not is_live:
         return _serve_files(options, streams, configuration)
-
-    async def serve(session: "Session") -> int:
-        return await _serve_live(session, options, streams, configuration)
-
+    serve = partial(_serve_live, options=options, streams=streams, configuration=configuration)
     return live_cluster.run_with_session(options, serve, lasts=True)
 
 

@@ -30,7 +30,7 @@ from drawbridge.documents.patch import Edit
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.read import read_documents
 from drawbridge.documents.splice import FormerLines, apply_to_text
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_list
 from drawbridge.translate.changes.template import has_generated_name
 from drawbridge.translate.manifests.objects import TranslatedObject
 from drawbridge.translate.manifests.readable_names import has_readable_name
@@ -162,8 +162,7 @@ def _without(file: EditedFile, unused: Mapping[TemplateKey, Document]) -> Edited
             start = marker.start() if marker else start
             text = text[:start] + text[end:]
             continue
-        items = get_value(document.value, ("items",))
-        listed = items if isinstance(items, list) else []
+        listed = as_list(get_value(document.value, ("items",)))
         numbers = [n for n, each in enumerate(listed) if _is_one_of(each, unused)]
         rest = _without_items(document.value, unused)
         if document.format == "json" and get_value(rest, ("items",)) is None and numbers:

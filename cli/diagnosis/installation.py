@@ -29,7 +29,7 @@ from drawbridge.agreement.scope import Mode, decide_namespace_scope
 from drawbridge.config.model import Placement
 from drawbridge.config.placement import decide_placement
 from drawbridge.documents.paths import get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.counted import count_noun, list_some
 from drawbridge.finding import Code, Finding
 from drawbridge.names import (
@@ -108,10 +108,7 @@ def check_certificates(checked: CheckedState) -> Iterator[Result]:
 
 
 def _webhooks(registration: Object) -> Iterator[dict[str, Value]]:
-    listed = registration.get("webhooks")
-    yield from (
-        entry for entry in (listed if isinstance(listed, list) else []) if isinstance(entry, dict)
-    )
+    return (each for each in as_list(registration.get("webhooks")) if isinstance(each, dict))
 
 
 def _check_bundle(name: str, bundle: Value, now: float) -> str | Finding:
@@ -270,11 +267,10 @@ def check_facts(checked: CheckedState) -> Iterator[Result]:
 
 def _last_change(live: Object) -> float | None:
     """Return the time of the last write; the metadata of managed fields has it."""
-    metadata = live.get("metadata")
-    managed = metadata.get("managedFields") if isinstance(metadata, dict) else None
-    entries = managed if isinstance(managed, list) else []
-    times = [parse_time(get_value(each, ("time",))) for each in entries]
-    times.append(parse_time(get_value(metadata, ("creationTimestamp",))))
+    metadata = as_mapping(live.get("metadata"))
+    managed = as_list(metadata.get("managedFields"))
+    times = [parse_time(get_value(each, ("time",))) for each in managed]
+    times.append(parse_time(metadata.get("creationTimestamp")))
     return max((each.timestamp() for each in times if each is not None), default=None)
 
 

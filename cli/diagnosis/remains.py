@@ -8,7 +8,7 @@ from cli.diagnosis.checked_state import CheckedState, Result
 from cli.diagnosis.left_objects import compose_command
 from cli.diagnosis.unread import Unread
 from drawbridge.documents.paths import get_value
-from drawbridge.documents.values import Value, as_mapping
+from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.counted import list_some
 from drawbridge.names import DUAL_LABEL, OWNED_TAINT
 
@@ -54,5 +54,5 @@ def _labels(node: dict[str, Value]) -> Mapping[str, Value]:
 
 
 def _taints(node: dict[str, Value]) -> list[Value]:
-    taints = get_value(node, ("spec", "taints"))
-    return [get_value(each, ("key",)) for each in taints] if isinstance(taints, list) else []
+    taints = as_list(get_value(node, ("spec", "taints")))
+    return [get_value(each, ("key",)) for each in taints]

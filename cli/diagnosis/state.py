@@ -32,7 +32,7 @@ from drawbridge.cluster import resources
 from drawbridge.cluster.resources import Resource
 from drawbridge.config.model import Configuration, Placement
 from drawbridge.documents.paths import get_value
-from drawbridge.documents.values import Value, as_mapping
+from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.names import (
     CONFIGURATION_CONFIG_MAP,
     CONTROLLER_DEPLOYMENT,
@@ -265,8 +265,7 @@ async def _read_stuck(
 
 def _is_switched_off(registration: Object) -> bool:
     """Whether the API server calls no webhook, so that a trial tells nothing."""
-    webhooks = registration.get("webhooks")
-    listed = webhooks if isinstance(webhooks, list) else []
+    listed = as_list(registration.get("webhooks"))
     return any(isinstance(each, dict) and is_switched_off(each) for each in listed)
 
 
@@ -340,8 +339,8 @@ def _names_of(nodes: Iterable[Object]) -> Iterator[str]:
 
 
 def _labels(value: Object) -> Mapping[str, str]:
-    labels = get_value(dict(value), ("metadata", "labels"))
-    return {k: f"{v}" for k, v in labels.items()} if isinstance(labels, dict) else {}
+    labels = as_mapping(get_value(dict(value), ("metadata", "labels")))
+    return {key: f"{text}" for key, text in labels.items()}
 
 
 async def _read_installed(session: "Session", *, bridge: bool) -> Installed:

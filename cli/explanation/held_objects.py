@@ -5,6 +5,7 @@ What the caller may not read in the whole cluster is read in the namespace of th
 
 import argparse
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from cli.input import codes, live_cluster
@@ -44,10 +45,7 @@ def read_held(
         values = [*read_values(files, streams.stdin, findings)]
         stuck = find_stuck_in_files(values, is_cluster=bool(options.cluster))
         return _from_values(values, node)._replace(stuck=stuck)
-
-    async def read(session: "Session") -> NodeObjects:
-        return await _read_live(session, node, findings)
-
+    read = partial(_read_live, node=node, findings=findings)
     return live_cluster.run_with_session(options, read)
 
 

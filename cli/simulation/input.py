@@ -292,8 +292,7 @@ def _running_pods(details: ObjectDetails) -> Iterator[Pod]:
 
 def _pod_of_template(value: Value, place: Place, count: PodCount) -> Value:
     """Return the template as a pod that is named after the workload and the template."""
-    metadata = get_value(place.pod, ("metadata",))
-    written: dict[str, Value] = metadata if isinstance(metadata, dict) else {}
+    written = as_mapping(get_value(place.pod, ("metadata",)))
     owner = get_value(value, ("metadata", "name"))
     names: dict[str, Value] = {}
     if isinstance(owner, str):
