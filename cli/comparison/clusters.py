@@ -25,13 +25,7 @@ from cli.input.live_cluster import ClusterReadError
 from cli.terminal import output
 from cli.terminal.streams import Streams
 from drawbridge.agreement.scope import decide_namespace_scope
-from drawbridge.audit.clusters import (
-    ClusterRow,
-    Installation,
-    describe_cluster,
-    rank_clusters,
-    write_clusters,
-)
+from drawbridge.audit.clusters import ClusterRow, add_counts, rank_clusters, write_clusters
 from drawbridge.audit.compose import DecisionsByFacts, compose_audit, foresee
 from drawbridge.audit.objects import AuditedNamespace, text_at
 from drawbridge.config.model import Configuration, Scope
@@ -175,13 +169,15 @@ def _read_row(name: str, options: argparse.Namespace, streams: Streams) -> Clust
         decide_with(configuration, future.facts_now), decide_with(configuration, future.facts)
     )
     audit = compose_audit(objects, future, decisions, configuration, gates)
-    installed = Installation(
+    row = ClusterRow(
+        name,
+        version=read.version,
         release=_find_release(objects.workloads),
         configuration=_hash(configuration) if is_known else _INVALID if text is not None else "",
         placement=configuration.placement.value if is_known else "",
+        waiting=sum(map(_waits, objects.pods)),
     )
-    waiting = sum(map(_waits, objects.pods))
-    return describe_cluster(name, audit, installed, read.version, waiting)
+    return add_counts(row, audit)
 
 
 def _join(findings: Iterable[LocatedFinding]) -> str:

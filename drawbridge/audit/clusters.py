@@ -22,8 +22,8 @@ class ClusterRow(AuditPart, frozen=True):
     """What one cluster says of itself; without an answer, only `error`.
 
     `modes` counts the namespaces with a mode, `without_plugin` the pods of `pods` that need no
-    device plugin. `configuration` is the hash of what is in use, empty if it was not read, and
-    `drift` what differs from most clusters.
+    device plugin, and `waiting` those without node or devices. `configuration` is the hash of what
+    is in use, empty if it was not read, and `drift` what differs from most clusters.
     """
 
     cluster: str
@@ -41,34 +41,19 @@ class ClusterRow(AuditPart, frozen=True):
     drift: tuple[str, ...] = ()
 
 
-class Installation(AuditPart, frozen=True):
-    """Of an installation: its release, the hash of its configuration, and where pods are placed."""
-
-    release: str = ""
-    configuration: str = ""
-    placement: str = ""
-
-
-def describe_cluster(
-    name: str, audit: Audit, installed: Installation, version: str, waiting: int
-) -> ClusterRow:
-    """Return the row of a cluster; `waiting` is the number of pods without node or devices."""
+def add_counts(row: ClusterRow, audit: Audit) -> ClusterRow:
+    """Return the row of a cluster with what its audit counts."""
     counts = Counter[Fate]()
     for namespace in audit.namespaces:
         counts.update(namespace.pods)
     modes = Counter(e.mode.value for e in audit.namespaces if e.mode is not Mode.OFF)
-    return ClusterRow(
-        name,
-        version=version,
-        release=installed.release,
-        placement=installed.placement,
+    return replace(
+        row,
         modes=dict(sorted(modes.items())),
         pods=sum(counts.values()),
         without_plugin=sum(number for fate, number in counts.items() if fate.without_plugin),
         stuck=dict(sorted(Counter(each.code for each in audit.stuck).items())),
         refused=sum(len(each.refusals) for each in audit.namespaces),
-        waiting=waiting,
-        configuration=installed.configuration,
     )
 
 
