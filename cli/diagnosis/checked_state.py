@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from cli.diagnosis.state import ClusterState
-from cli.diagnosis.unread import Unread
+from cli.diagnosis.unread import NotReadError, Unread
 from cli.input.cluster_objects import ClusterObjects, sort_documents
 from cli.input.facts_objects import facts_input
 from cli.input.live_cluster import as_documents
@@ -34,6 +34,11 @@ class CheckedState(msgspec.Struct, frozen=True):
         """Return the kinds of published objects that could not be read."""
         parts = (self.state.published[kind] for kind in kinds)
         return [each for each in parts if isinstance(each, Unread)]
+
+    def need(self, *kinds: str) -> None:
+        """Raise NotReadError unless all published objects of these kinds could be read."""
+        if missing := self.unread(*kinds):
+            raise NotReadError(*missing)
 
 
 Check = Callable[[CheckedState], Iterator[Result]]

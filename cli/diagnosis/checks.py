@@ -1,6 +1,7 @@
 """All checks of `drawbridge doctor`, in the order of their lines.
 
-A check is one function. It yields a finding for each problem, or a text that says what is right.
+A check is one function. It yields a finding for each problem, or a text that says what is right. It
+ends where it needs a part of the cluster that could not be read.
 """
 
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from cli.diagnosis import cluster, codes, installation, neighbours, remains
 from cli.diagnosis.checked_state import Check, CheckedState, Result
 from cli.diagnosis.line import DoctorLine, passed, report
 from cli.diagnosis.state import PURPOSES
-from cli.diagnosis.unread import Unread
+from cli.diagnosis.unread import NotReadError, Unread, need
 from drawbridge.config.policy import apply_policies
 from drawbridge.documents.document import has_errors
 from drawbridge.dra.counted import count_noun
@@ -27,7 +28,7 @@ def check_state(checked: CheckedState) -> tuple[DoctorLine, ...]:
     unread: dict[Unread, list[str]] = {}  # the names of checks
     checks = CLUSTER_CHECKS | (INSTALLATION_CHECKS if checked.state.installed.exists else {})
     for name, check in (checks | CALLER_CHECKS).items():
-        for result in check(checked):
+        for result in _run(check, checked):
             if isinstance(result, Unread):
                 unread.setdefault(result, []).append(name)
             elif isinstance(result, str):
@@ -38,6 +39,14 @@ def check_state(checked: CheckedState) -> tuple[DoctorLine, ...]:
                 remedy = result.remedy if mine else f"{_FOR_ANOTHER}{result.remedy}"
                 lines.append(report(name, result, remedy))
     return (*lines, *_describe_unread(unread))
+
+
+def _run(check: Check, checked: CheckedState) -> Iterator[Result]:
+    """Yield the results of a check, and at last what it needs and could not be read."""
+    try:
+        yield from check(checked)
+    except NotReadError as error:
+        yield from error.parts
 
 
 _MOST_STUCK: Final = 20
@@ -89,10 +98,7 @@ def check_rights(checked: CheckedState) -> Iterator[Result]:
 
 def check_stuck(checked: CheckedState) -> Iterator[Result]:
     """Say which claims, pods and namespaces do not go on, and who holds them."""
-    read = checked.state.stuck
-    if isinstance(read, Unread):
-        yield read
-        return
+    read = need(checked.state.stuck)
     yield from (each.finding for each in read.findings)
     told = [*apply_policies(report_stuck(read.stuck), checked.configuration.findings)]
     for finding in told[:_MOST_STUCK]:

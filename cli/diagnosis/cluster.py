@@ -9,7 +9,7 @@ import msgspec
 from cli.diagnosis import codes
 from cli.diagnosis.checked_state import CheckedState, Result
 from cli.diagnosis.state import KUEUE, KUEUE_CONFIG_MAP, Right
-from cli.diagnosis.unread import Unread
+from cli.diagnosis.unread import Unread, need
 from controller.dual_nodes import describe_held_node, describe_outlived_plugin
 from controller.node_plugins import DriversByName
 from drawbridge.agreement.dual_nodes import describe_dual_nodes
@@ -82,10 +82,7 @@ def check_version(checked: CheckedState) -> Iterator[Result]:
 
 def check_fields(checked: CheckedState) -> Iterator[Result]:
     """Compare the fields that the API server stores with the defaults of its version."""
-    stored = checked.state.stored_fields
-    if isinstance(stored, Unread):
-        yield stored
-        return
+    stored = need(checked.state.stored_fields)
     version = checked.gates.version
     defaults = gates_of_version(version)
     for field, gate in GATE_OF_FIELD.items():
@@ -112,21 +109,16 @@ def _gate_name(field: str) -> str:
 
 def check_drivers(checked: CheckedState) -> Iterator[Result]:
     """Count the devices that each driver publishes."""
-    if missing := checked.unread("ResourceSlice"):
-        yield from missing
-    elif not checked.gathered.facts.drivers:
-        yield codes.NO_DRIVER_PUBLISHES.at("", "no driver publishes devices")
-    else:
-        drivers = checked.gathered.facts.drivers
-        told = (f"{each.name} {count_noun(each.devices, 'device')}" for each in drivers)
-        yield ", ".join(told)
+    checked.need("ResourceSlice")
+    drivers = checked.gathered.facts.drivers
+    told = (f"{each.name} {count_noun(each.devices, 'device')}" for each in drivers)
+    none = codes.NO_DRIVER_PUBLISHES.at("", "no driver publishes devices")
+    yield ", ".join(told) or none
 
 
 def check_classes(checked: CheckedState) -> Iterator[Result]:
     """Look for classes without a device."""
-    if missing := checked.unread("DeviceClass", "ResourceSlice"):
-        yield from missing
-        return
+    checked.need("DeviceClass", "ResourceSlice")
     facts = checked.gathered.facts
     total = sum(each.devices for each in facts.drivers)
     empty = [each.name for each in facts.classes if not each.devices]
@@ -141,9 +133,7 @@ def check_classes(checked: CheckedState) -> Iterator[Result]:
 
 def check_slices(checked: CheckedState) -> Iterator[Result]:
     """Judge what drivers publish, as `drawbridge check` does."""
-    if missing := checked.unread("ResourceSlice"):
-        yield from missing
-        return
+    checked.need("ResourceSlice")
     objects, configuration = checked.objects, checked.configuration
     selectors = Selectors.of_gates(checked.gates)
     judged: list[Finding] = [each.finding for each in objects.findings]
@@ -172,9 +162,7 @@ def check_slices(checked: CheckedState) -> Iterator[Result]:
 
 def check_nodes(checked: CheckedState) -> Iterator[Result]:
     """Look for nodes on which a plugin and a driver offer the same devices."""
-    if missing := checked.unread("Node", "ResourceSlice"):
-        yield from missing
-        return
+    checked.need("Node", "ResourceSlice")
     nodes = count_noun(len(checked.objects.nodes), "node")
     dual = describe_dual_nodes(checked.gathered.dual_nodes)
     told = [*([dual] if dual else []), *_find_held_nodes(checked)]
@@ -184,9 +172,8 @@ def check_nodes(checked: CheckedState) -> Iterator[Result]:
 def _find_held_nodes(checked: CheckedState) -> Iterator[Result]:
     """Yield which pods outlive the plugin of their node, and why nodes keep the label."""
     dual = {each.node for each in checked.gathered.dual_nodes if not each.stopped}
-    nodes = checked.state.published["Node"]
     by_name = DriversByName(make_context(checked.configuration, checked.gathered.facts))
-    for node in () if isinstance(nodes, Unread) else nodes:
+    for node in need(checked.state.published["Node"]):
         name = f"{get_value(node, ('metadata', 'name'))}"
         pods = checked.state.labelled.get(name, [])
         if name in dual or name not in checked.state.labelled:
@@ -204,9 +191,7 @@ def _find_held_nodes(checked: CheckedState) -> Iterator[Result]:
 
 def check_targets(checked: CheckedState) -> Iterator[Result]:
     """Look for classes of the configuration that do not exist."""
-    if missing := checked.unread("DeviceClass"):
-        yield from missing
-        return
+    checked.need("DeviceClass")
     exist = {each.metadata.name for each in checked.objects.classes}
     for path, message in find_missing_classes(checked.configuration, exist):
         yield TARGET_CLASS_MISSING.at(path, f"{path}: {message}")
@@ -224,9 +209,7 @@ def check_quotas(checked: CheckedState) -> Iterator[Result]:
             yield msgspec.structs.replace(each, message=f"{each.path}: {each.message}")
     if not checked.configuration.quotas or any(isinstance(each, Unread) for each in names):
         return
-    if missing := checked.unread("ResourceClaim", "ResourceSlice"):
-        yield from missing
-        return
+    checked.need("ResourceClaim", "ResourceSlice")
     read = checked.state.namespaces
     labels = {} if isinstance(read, Unread) else read
     placements = decide_placements(labels, checked.configuration)
@@ -264,9 +247,7 @@ def check_fence(checked: CheckedState) -> Iterator[Result]:
     owned = owned_pools(checked.configuration)
     if not owned:
         return
-    if missing := checked.unread("Node", "ResourceSlice"):
-        yield from missing
-        return
+    checked.need("Node", "ResourceSlice")
     nodes = {each.name: decide_node(owned, each.labels) for each in checked.objects.nodes}
     problems = (
         report_unfenced_nodes(find_unfenced_nodes(owned, checked.objects.nodes, rules_hold=True)),
@@ -289,13 +270,8 @@ def check_queues(checked: CheckedState) -> Iterator[Result]:
         if queues and not isinstance(queues, Unread):
             yield Unread(f"ConfigMap {KUEUE_CONFIG_MAP} is not in namespace {KUEUE}")
         return
-    if isinstance(kueue, Unread):
-        yield kueue
-        return
-    if missing := checked.unread("DeviceClass", "ResourceSlice"):
-        yield from missing
-        return
-    texts = as_mapping(kueue.get("data"))
+    texts = as_mapping(need(kueue).get("data"))
+    checked.need("DeviceClass", "ResourceSlice")
     mappings = merge_mappings(
         read_mappings(document.value)
         for text in texts.values()
@@ -312,13 +288,9 @@ def check_queues(checked: CheckedState) -> Iterator[Result]:
 
 def check_gangs(checked: CheckedState) -> Iterator[Result]:
     """Look for gangs that wait because their members have several schedulers."""
-    pods = checked.state.waiting_pods
-    if isinstance(pods, Unread):
-        yield pods
-        return
     members = [
         Member(group, f"{get_value(pod, ('metadata', 'name'))}", scheduler_of(pod))
-        for pod in pods
+        for pod in need(checked.state.waiting_pods)
         if (group := find_group(pod)) is not None
     ]
     split = [finding for _, finding in report_split_gangs(members)]

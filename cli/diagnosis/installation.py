@@ -13,7 +13,7 @@ from cli.diagnosis import codes
 from cli.diagnosis.checked_state import CheckedState, Result
 from cli.diagnosis.line import describe_seconds
 from cli.diagnosis.state import ClusterState, Object
-from cli.diagnosis.unread import Unread
+from cli.diagnosis.unread import Unread, need
 from cli.diagnosis.webhook_trial import TrialResult
 from cli.terminal.durations import parse_time
 from drawbridge.agreement.admission_codes import PLACEMENT_LABEL_UNKNOWN
@@ -150,10 +150,7 @@ def _date(unix: float) -> str:
 
 def check_scope(checked: CheckedState) -> Iterator[Result]:
     """Count the opted-in namespaces."""
-    namespaces = checked.state.namespaces
-    if isinstance(namespaces, Unread):
-        yield namespaces
-        return
+    namespaces = need(checked.state.namespaces)
     scopes = {
         name: decide_namespace_scope(name, labels, checked.configuration.scope)
         for name, labels in namespaces.items()
@@ -171,12 +168,10 @@ def check_scope(checked: CheckedState) -> Iterator[Result]:
 
 def check_placement(checked: CheckedState) -> Iterator[Result]:
     """Say which namespaces use bridge placement, and of how many devices pods can use a part."""
-    configuration, namespaces = checked.configuration, checked.state.namespaces
+    configuration = checked.configuration
     if configuration.placement is Placement.NATIVE:
         return
-    if isinstance(namespaces, Unread):
-        yield namespaces
-        return
+    namespaces = need(checked.state.namespaces)
     names: dict[Placement, list[str]] = {each: [] for each in Placement}
     for name, labels in sorted(namespaces.items()):
         if decide_namespace_scope(name, labels, configuration.scope).mode is not Mode.OFF:
@@ -246,10 +241,7 @@ def _check_unregistered(checked: CheckedState) -> Iterator[Result]:
 def check_facts(checked: CheckedState) -> Iterator[Result]:
     """Read the published facts as the webhook does."""
     state = checked.state
-    live, name = state.installed.facts, f"{state.installed.namespace}/{FACTS_CONFIG_MAP}"
-    if isinstance(live, Unread):
-        yield live
-        return
+    live, name = need(state.installed.facts), f"{state.installed.namespace}/{FACTS_CONFIG_MAP}"
     if live is None:
         yield codes.FACTS_MISSING.at("", f"ConfigMap {name} not found")
         return

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from cli.diagnosis.checked_state import CheckedState, Result
-from cli.diagnosis.unread import Unread
+from cli.diagnosis.unread import Unread, need
 from drawbridge.agreement.autoscalers import (
     describe_simulation,
     find_autoscalers,
@@ -29,10 +29,7 @@ _OPERATOR: Final = "/gpu-operator:"
 
 def check_autoscalers(checked: CheckedState) -> Iterator[Result]:
     """Say which autoscaler runs, and what it does not see of translated pods."""
-    neighbours = checked.state.neighbours
-    if isinstance(neighbours, Unread):
-        yield neighbours
-        return
+    neighbours = need(checked.state.neighbours)
     autoscalers = [*find_autoscalers(neighbours.deployments, neighbours.node_groups)]
     findings = [*report_autoscalers(autoscalers, checked.configuration, checked.gathered.facts)]
     if autoscalers:
@@ -51,20 +48,14 @@ def check_autoscalers(checked: CheckedState) -> Iterator[Result]:
 
 def check_gpu_operator(checked: CheckedState) -> Iterator[Result]:
     """Say what GPU Operator runs on nodes of NVIDIA's DRA driver."""
-    neighbours = checked.state.neighbours
-    if isinstance(neighbours, Unread):
-        yield neighbours
-        return
-    if missing := checked.unread("Node", "ResourceSlice"):
-        yield from missing
-        return
-    nodes = checked.state.published["Node"]
+    neighbours = need(checked.state.neighbours)
+    checked.need("Node", "ResourceSlice")
     labels = {
         f"{get_value(node, ('metadata', 'name'))}": {
             key: f"{text}"
             for key, text in as_mapping(get_value(node, ("metadata", "labels"))).items()
         }
-        for node in ([] if isinstance(nodes, Unread) else nodes)
+        for node in need(checked.state.published["Node"])
     }
     slices = checked.objects.slices
     driver_nodes = {each.node_name for each in slices if each.driver == DRIVER and each.node_name}

@@ -18,6 +18,21 @@ class Unread(NamedTuple):
     is_forbidden: bool = False
 
 
+class NotReadError(Exception):
+    """A check ends, because `parts` could not be read."""
+
+    def __init__(self, *parts: Unread) -> None:
+        super().__init__()
+        self.parts = parts
+
+
+def need(part: T | Unread) -> T:
+    """Return a part of the cluster; raises NotReadError if it could not be read."""
+    if isinstance(part, Unread):
+        raise NotReadError(part)
+    return part
+
+
 async def if_readable(reading: Awaitable[T], verb: str, resource: Resource) -> T | Unread:
     """Return what is read, or why it is not."""
     try:
