@@ -15,7 +15,6 @@ from drawbridge.dra.counted import count_noun
 from drawbridge.dra.device import Device
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.similar_names import suggest
-from drawbridge.dra.slices import Slice
 from drawbridge.finding import Finding
 from drawbridge.judge.claims import codes
 from drawbridge.judge.context import JudgeContext
@@ -145,11 +144,8 @@ def _different_devices(
     nodes: Sequence[Node], context: JudgeContext
 ) -> Iterator[tuple[str, str, Device]]:
     """Yield the usable devices of nodes with their driver and pool, up to a number of them."""
-    slices: dict[int, Slice] = {}
-    for node in nodes:
-        for pool in context.index.pools.get(node.name, ()):
-            slices |= {id(each): each for each in pool.slices if pool.usable}
-    devices = ((each.driver, each.pool, one) for each in slices.values() for one in each.devices)
+    slices = context.index.usable_slices(nodes)
+    devices = ((each.driver, each.pool, one) for each in slices for one in each.devices)
     return islice(devices, MAX_DEVICES)
 
 

@@ -172,6 +172,16 @@ class DeviceIndex:
             self._answers.put(key, answer)
         return answer[0]  # type: ignore[return-value]  # computed for this key
 
+    def usable_slices(self, nodes: Iterable[Node]) -> Iterator[Slice]:
+        """Yield the slices of the usable pools of nodes, each once."""
+        seen: set[int] = set()
+        for node in nodes:
+            for pool in self.pools.get(node.name, ()):
+                for slice_ in pool.slices if pool.usable else ():
+                    if id(slice_) not in seen:
+                        seen.add(id(slice_))
+                        yield slice_
+
     def varies(self, name: str, least: int) -> bool:
         """Return whether the slices differ in an attribute in at least so many ways."""
         return len(set(self._column(name))) >= least

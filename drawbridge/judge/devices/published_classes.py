@@ -86,23 +86,13 @@ def _selected_drivers(
 ) -> Mapping[str, int]:
     """Return the number of different devices that the class selects, by driver."""
     devices: dict[str, int] = {}
-    for driver, device in _different_devices(offered, index, selectors):
-        if selects(offered, driver, device, expressions) is True:
-            devices[driver] = devices.get(driver, 0) + 1
+    # At least one usable device for each result that the class can have.
+    nodes = index.representatives(DeviceReads(_read_attributes(offered, index, selectors)))
+    for slice_ in index.usable_slices(nodes):
+        for device in slice_.devices:
+            if selects(offered, slice_.driver, device, expressions) is True:
+                devices[slice_.driver] = devices.get(slice_.driver, 0) + 1
     return devices
-
-
-def _different_devices(
-    offered: DeviceClass, index: DeviceIndex, selectors: Selectors
-) -> Iterator[tuple[str, Device]]:
-    """Return at least one usable device for each result that the class can have."""
-    seen: set[int] = set()
-    for node in index.representatives(DeviceReads(_read_attributes(offered, index, selectors))):
-        for pool in index.pools.get(node.name, ()):
-            for slice_ in pool.slices if pool.usable else ():
-                if id(slice_) not in seen:
-                    seen.add(id(slice_))
-                    yield from ((slice_.driver, device) for device in slice_.devices)
 
 
 def _read_attributes(
