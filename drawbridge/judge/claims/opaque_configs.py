@@ -18,7 +18,7 @@ from drawbridge.dra.decode_errors import Schema, convert, describe_value
 from drawbridge.dra.fatal_configs import find_fatal_configs
 from drawbridge.dra.similar_names import suggest
 from drawbridge.dra.validation import format_object_name
-from drawbridge.finding import Code, Finding
+from drawbridge.finding import Finding
 from drawbridge.judge.claims import codes
 from drawbridge.judge.context import JudgeContext
 from drawbridge.judge.devices.device_types import possible_types, serves_driver
@@ -269,16 +269,16 @@ def _check_kinds(
         last = named[-1]
         types = drivers.types(choice, last.driver)
         if types and not types & frozenset(last.kind.device_types):
-            yield _report_types(codes.CONFIG_KIND_WRONG, last, choice, types)
+            yield _report_types(last, choice, types)
         yield from _report_ignored(named, choice)
 
 
-def _report_types(code: Code, config: _Decoded, choice: Choice, types: frozenset[str]) -> Finding:
+def _report_types(config: _Decoded, choice: Choice, types: frozenset[str]) -> Finding:
     message = (
         f"{config.kind.name} configures devices of type {' or '.join(config.kind.device_types)}, "
         f"but request {choice.name} gets devices of type {' or '.join(sorted(types))}"
     )
-    return code.at(f"{config.path}.opaque.parameters.kind", message)
+    return codes.CONFIG_KIND_WRONG.at(f"{config.path}.opaque.parameters.kind", message)
 
 
 def _report_ignored(named: Sequence[_Decoded], choice: Choice) -> Iterator[Finding]:

@@ -13,11 +13,6 @@ from drawbridge.names import RULES_ANNOTATION
 
 def check_rules_annotation(subject: Subject, _: JudgeContext) -> Iterator[Finding]:
     """Yield the errors in the rules of each claim."""
-    return find_rule_errors(subject)
-
-
-def find_rule_errors(subject: Subject) -> Iterator[Finding]:
-    """Yield the errors in the rules of each claim; they do not depend on a cluster."""
     for judged in subject.claims:
         written = judged.claim.metadata.annotations.get(RULES_ANNOTATION)
         if written is None:

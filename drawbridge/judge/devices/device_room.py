@@ -12,6 +12,7 @@ from drawbridge.judge.subject import Subject
 from drawbridge.solver.answers import Failure, FailureKind
 from drawbridge.solver.reasons import Reason, drop_unsuitable_nodes, summarize_reasons
 from drawbridge.solver.solve import solve
+from drawbridge.solver.world import View
 
 # A cluster without room on so many nodes is not described further.
 MAX_NODES = 1000
@@ -31,22 +32,20 @@ def check_room(
             return
     if context.view is None or len(context.nodes) > MAX_NODES:
         return
-    reasons = _find_shortage(claims, context)
+    reasons = _find_shortage(claims, context.view, context)
     if reasons:
         message = f"no room now: {summarize_reasons(drop_unsuitable_nodes(reasons))}"
         yield codes.NO_ROOM_NOW.at(path, message, object=about)
 
 
-def _find_shortage(claims: Sequence[Claim], context: JudgeContext) -> list[Reason]:
+def _find_shortage(claims: Sequence[Claim], view: View, context: JudgeContext) -> list[Reason]:
     """Return why no node has room; empty if one has, or if it cannot be decided."""
-    if context.view is None:
-        return []
     reasons: list[Reason] = []
     for start in range(0, len(context.nodes), BATCH):
         some = context.nodes[start : start + BATCH]
         answers = solve(
             context.world,
-            context.view,
+            view,
             claims,
             some,
             memo=context.caches.current,
