@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -212,16 +213,12 @@ def _explain_node(
         owned=ownership.drivers,
     )
     output.print_findings(findings, streams.err)
-    code = BAD if has_errors(findings) else DONE
-    if options.output != "text":
-        data = msgspec.to_builtins(done) | output.findings_as_data(findings)
-        output.print_value(data, options.output, streams.out)
-        return code
+    data = msgspec.to_builtins(done) | output.findings_as_data(findings)
     table = format_holders(held, now) if held else ()
     stuck = format_stuck(select_stuck(objects.stuck, held))
-    output.write_lines((*format_node(done), *table, *stuck), streams.out)
-    _print_events(done.events, now, streams)
-    return code
+    lines = chain(format_node(done), table, stuck, _format_events(done.events, now))
+    output.print_answer(options.output, data, lines, streams.out)
+    return BAD if has_errors(findings) else DONE
 
 
 def _full_name(pod: Value) -> str:
@@ -249,8 +246,8 @@ def _print_explanations(
     if isinstance(done, Explanation):
         _print_text(done, streams, format_told(told[done.pod]))
         return
-    output.write_lines(_format_workload(done), streams.out)
-    _print_events(done.events, datetime.now(UTC), streams)
+    events = _format_events(done.events, datetime.now(UTC))
+    output.write_lines(chain(_format_workload(done), events), streams.out)
     for explanation in done.explained:
         streams.out.write("\n")
         _print_text(explanation, streams, format_told(told[explanation.pod]))
@@ -276,13 +273,12 @@ def _print_text(explanation: Explanation, streams: Streams, more: Iterable[str])
     output.write_lines((*format_explanation(explanation, now), *more), streams.out)
     findings = (LocatedFinding(each) for each in explanation.findings)
     output.print_findings(findings, streams.out, color=streams.color)
-    _print_events(explanation.events, now, streams)
+    output.write_lines(_format_events(explanation.events, now), streams.out)
 
 
-def _print_events(events: Iterable[SeenEvent], now: datetime, streams: Streams) -> None:
+def _format_events(events: Iterable[SeenEvent], now: datetime) -> Iterator[str]:
     aged = ((format_age(each.time, now), each.text) for each in events)
-    lines = (f"event: {f'{age} ago: ' if age else ''}{text}" for age, text in aged)
-    output.write_lines(lines, streams.out)
+    return (f"event: {f'{age} ago: ' if age else ''}{text}" for age, text in aged)
 
 
 def _format_workload(done: WorkloadExplanation) -> Iterator[str]:

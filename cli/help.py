@@ -64,10 +64,7 @@ def _describe_unknown(topic: str, names: Iterable[str]) -> str:
 
 
 def _print_code(code: Code, form: str, streams: Streams) -> None:
-    if form != "text":
-        output.print_value(_code_as_data(code), form, streams.out)
-        return
-    output.write_lines(format_code(code), streams.out)
+    output.print_answer(form, _code_as_data(code), format_code(code), streams.out)
 
 
 def format_code(code: Code) -> Iterator[str]:
@@ -79,11 +76,8 @@ def format_code(code: Code) -> Iterator[str]:
 
 
 def _print_all(form: str, streams: Streams) -> None:
-    if form != "text":
-        listed = [_code_as_data(code) for code in EXPLAINED.values()]
-        output.print_value({"codes": listed}, form, streams.out)
-        return
-    output.write_lines(_format_list(), streams.out)
+    listed = [_code_as_data(code) for code in EXPLAINED.values()]
+    output.print_answer(form, {"codes": listed}, _format_list(), streams.out)
 
 
 def _format_list() -> Iterator[str]:

@@ -46,7 +46,6 @@ from drawbridge.report.page.waiting import asks_for_devices, is_waiting
 _AT_ONCE: Final = 4
 _DIGITS: Final = 8
 _INVALID: Final = "invalid"
-_DATA: Final = ("json", "yaml")
 _USED: Final = frozenset(
     {
         *("clusters", "kubeconfig", "config", "kubernetes_version", "feature_gates"),
@@ -82,19 +81,15 @@ def print_comparison(
         streams.err.write(f"drawbridge: error: {text}\n")
         return None
     rows = rank_clusters(_read_rows(options, streams))
-    if options.output in _DATA:
-        data = {"clusters": [msgspec.to_builtins(each) for each in rows]}
-        output.print_value(data, options.output, streams.out)
-    else:
-        lines = write_clusters(rows)
-        output.write_lines(lines, streams.out)
+    data = {"clusters": [msgspec.to_builtins(each) for each in rows]}
+    output.print_answer(options.output, data, write_clusters(rows), streams.out)
     return rows
 
 
 def _find_unused(options: argparse.Namespace) -> Iterator[str]:
     """Yield the options that were given, and that would have no effect."""
     used = _USED if options.clusters else _USED | {"context"}
-    if options.output not in ("text", *_DATA):
+    if options.output not in ("text", "json", "yaml"):
         yield f"--output {options.output}"
     for name, value in vars(options).items():
         if value and name not in used:

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Final, NamedTuple
 
 import msgspec
@@ -57,12 +58,10 @@ def explain_devices(named: DevicesAsked, options: argparse.Namespace, streams: S
         return output.print_unreadable([*findings, error.located], options, streams)
     output.print_findings(findings, streams.err)
     stuck = select_stuck(objects.stuck, held)
-    if options.output != "text":
-        data = {"devices": msgspec.to_builtins(held), "stuck": msgspec.to_builtins(stuck)}
-        output.print_value(data | output.findings_as_data(findings), options.output, streams.out)
-    else:
-        lines = _format(held, objects.held.unread, *named)
-        output.write_lines((*lines, *format_stuck(stuck)), streams.out)
+    data = {"devices": msgspec.to_builtins(held), "stuck": msgspec.to_builtins(stuck)}
+    data |= output.findings_as_data(findings)
+    lines = chain(_format(held, objects.held.unread, *named), format_stuck(stuck))
+    output.print_answer(options.output, data, lines, streams.out)
     return BAD if has_errors(findings) else DONE
 
 

@@ -62,11 +62,8 @@ def answer(options: argparse.Namespace, streams: Streams) -> int:
     if adjustment is None:
         return output.print_unreadable(findings, options, streams)
     output.print_findings(findings, streams.err)
-    if options.output != "text":
-        data = _as_data(adjustment) | output.findings_as_data(findings)
-        output.print_value(data, options.output, streams.out)
-    else:
-        output.write_lines(_format(adjustment), streams.out)
+    data = _as_data(adjustment) | output.findings_as_data(findings)
+    output.print_answer(options.output, data, _format(adjustment), streams.out)
     return DONE if adjustment.fits else NOTICE
 
 

@@ -75,11 +75,8 @@ def answer(options: argparse.Namespace, streams: Streams) -> int:
     if plan is None or has_errors(findings):
         return output.print_unreadable(findings, options, streams)
     output.print_findings(findings, streams.err)
-    if options.output != "text":
-        data = plan_as_data(plan, hold) | output.findings_as_data(findings)
-        output.print_value(data, options.output, streams.out)
-    else:
-        output.write_lines(format_plan(plan, hold), streams.out)
+    data = plan_as_data(plan, hold) | output.findings_as_data(findings)
+    output.print_answer(options.output, data, format_plan(plan, hold), streams.out)
     return DONE if isinstance(plan, MovePlan) else NOTICE
 
 

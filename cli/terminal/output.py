@@ -114,6 +114,14 @@ def write_lines(lines: Iterable[str], stream: TextIO) -> None:
     stream.writelines(f"{escape_unprintable(line)}\n" for line in lines)
 
 
+def print_answer(form: str, data: object, lines: Iterable[str], stream: TextIO) -> None:
+    """Print what a command found: as lines of text, or else as data."""
+    if form == "text":
+        write_lines(lines, stream)
+    else:
+        print_value(data, form, stream)
+
+
 def print_value(data: object, form: str, stream: TextIO) -> None:
     """Print plain data as `json` or `yaml`."""
     if form == "json":
