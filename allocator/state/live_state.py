@@ -35,7 +35,6 @@ from drawbridge.config.model import Configuration, Placement
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node
-from drawbridge.finding import Finding
 from drawbridge.ledger.chosen_strategies import strategy_names
 from drawbridge.ledger.conflicts import ConflictLine
 from drawbridge.ledger.holdings import DeviceID
@@ -297,9 +296,9 @@ class LiveState:
         """Yield the conflicts between allocated claims."""
         return self.cluster.conflicts.list_lines() if self._decisions else ()
 
-    def report(self, finding: Finding, claim: Claim, unabridged: str = "") -> None:
+    def report(self, told: ClaimFinding) -> None:
         """Have a finding about a claim told to persons."""
-        self.cluster.reports.append(ClaimFinding(finding, claim, unabridged))
+        self.cluster.reports.append(told)
         self._on_change()
 
     def list_claims(self) -> Iterable[Claim]:

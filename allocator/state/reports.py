@@ -43,9 +43,12 @@ class ClaimFinding(NamedTuple):
     unabridged: str = ""
 
 
-def about_claim(code: Code, claim: Claim, message: str, path: str = "status.allocation") -> Finding:
+def about_claim(
+    code: Code, claim: Claim, message: str, path: str = "status.allocation", unabridged: str = ""
+) -> ClaimFinding:
     """Return what has happened to a claim."""
-    return code.at(path, message, object=format_object_name(CLAIM, claim.metadata))
+    finding = code.at(path, message, object=format_object_name(CLAIM, claim.metadata))
+    return ClaimFinding(finding, claim, unabridged)
 
 
 Report: TypeAlias = EndedHold | ClaimFinding

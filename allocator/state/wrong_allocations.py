@@ -3,9 +3,8 @@
 from collections.abc import Callable, Iterable
 
 from allocator.state.cluster_state import AllocatorState
+from allocator.state.reports import ClaimFinding
 from allocator.state.turns import NextTurn
-from drawbridge.dra.claim import Claim
-from drawbridge.finding import Finding
 from drawbridge.ledger.audit import MAX_NAMES, find_excessive_marks
 from drawbridge.ledger.conflicts import Conflict, abridge_finding
 
@@ -14,9 +13,7 @@ class WrongAllocations:
     """Searches what is wrong with the allocations of the cluster that `find_cluster` returns."""
 
     def __init__(
-        self,
-        find_cluster: Callable[[], AllocatorState],
-        report: Callable[[Finding, Claim, str], None],
+        self, find_cluster: Callable[[], AllocatorState], report: Callable[[ClaimFinding], None]
     ) -> None:
         self._find_cluster, self._report = find_cluster, report
         self._next = NextTurn(self._search)
@@ -41,7 +38,7 @@ class WrongAllocations:
                 record, claim = state.ledger.claims.get(uid), state.claims.get(uid)
                 if record is not None and claim is not None:
                     for finding in find_excessive_marks(record, state.planner.world().inventory):
-                        self._report(finding, claim, "")
+                        self._report(ClaimFinding(finding, claim))
         finally:
             # A bug for one claim must not keep the others from their turn.
             self.begin()
@@ -52,4 +49,4 @@ class WrongAllocations:
         for reported in dict.fromkeys((uid, *ours[:MAX_NAMES])):
             claim = state.claims[reported]
             told = abridge_finding(conflict, state.ledger, claim.metadata.namespace)
-            self._report(told, claim, conflict.finding.message)
+            self._report(ClaimFinding(told, claim, conflict.finding.message))

@@ -240,7 +240,7 @@ class PodBinder:
             if binding_state.device is not None:
                 self._state.penalise(binding_state.device)
             if binding_state.told is not None:
-                self._state.report(*binding_state.told)
+                self._state.report(binding_state.told)
             for claim in claims:
                 await self._release(pod_uid, claim)
             raise BindRefusedError(binding_state.missing)
@@ -393,8 +393,8 @@ class PodBinder:
             claim = self._cache.get(reserved.namespace, reserved.name)
             if claim is not None:
                 message = f"the devices for pod {name} stay reserved: {problem}"
-                finding = about_claim(codes.WRITE_NOT_UNDONE, claim, message, "metadata")
-                self._state.report(finding, claim)
+                told = about_claim(codes.WRITE_NOT_UNDONE, claim, message, "metadata")
+                self._state.report(told)
 
     # --- taking back ---
 

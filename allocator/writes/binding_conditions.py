@@ -80,7 +80,7 @@ def readiness(
         name = f"claim {name_of(claim)}"
         if dropped := find_dropped(claim):
             text = f"{name}: the API server has not stored {dropped}"
-            told = ClaimFinding(about_claim(codes.ALLOCATION_NOT_STORED, claim, text), claim)
+            told = about_claim(codes.ALLOCATION_NOT_STORED, claim, text)
             return BindingState(Readiness.FAILED, text, told=told)
         for device in find_unready(claim.status):
             result, text = device.result, f"{name}: {device}"

@@ -179,8 +179,7 @@ class ClaimWriter:
         if missing := _find_missing(marked, reserved):
             text = f"claim {reserved.full_name}: the API server has not stored {missing} as it was "
             text += "written, because a webhook or a policy changes it"
-            finding = about_claim(codes.MARK_NOT_STORED, marked, text, "metadata")
-            self._state.report(finding, marked)
+            self._state.report(about_claim(codes.MARK_NOT_STORED, marked, text, "metadata"))
             raise BindRefusedError(text)
 
     def _keeps(self, reserved: ClaimReservation) -> bool:

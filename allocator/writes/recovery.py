@@ -221,7 +221,7 @@ class Recovery:
 
     def _report_mark(self, claim: Claim, problem: str) -> None:
         text = f"cannot remove the mark: {problem}"
-        self._state.report(about_claim(codes.MARK_NOT_REMOVED, claim, text, _MARK_PATH), claim)
+        self._state.report(about_claim(codes.MARK_NOT_REMOVED, claim, text, _MARK_PATH))
 
     # --- allocations that have to yield ---
 
@@ -249,13 +249,13 @@ class Recovery:
             if hold.pool == contest.conflict.pool:
                 self._state.penalise(hold.device_id)
         metrics.ALLOCATOR_TAKEN_BACK.inc()
-        finding = about_claim(codes.ALLOCATION_TAKEN_BACK, claim, message)
-        self._state.report(finding, claim, unabridged)
+        told = about_claim(codes.ALLOCATION_TAKEN_BACK, claim, message, unabridged=unabridged)
+        self._state.report(told)
         for pod in pods:
             self._state.wake_at(pod, asyncio.get_running_loop().time())
 
     def _report_kept(self, claim: Claim, problem: str) -> None:
-        self._state.report(about_claim(codes.ALLOCATION_NOT_TAKEN_BACK, claim, problem), claim)
+        self._state.report(about_claim(codes.ALLOCATION_NOT_TAKEN_BACK, claim, problem))
 
 
 def _note_unread(claim: Claim, problem: str) -> None:

@@ -3,11 +3,11 @@
 import asyncio
 
 from allocator.state.conflicts import ContestedClaim
+from allocator.state.reports import ClaimFinding
 from allocator.writes.binding import BindingTimes, BindOutcome, PodBinder
 from allocator.writes.recovery import Recovery
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.inventory import PoolID
-from drawbridge.finding import Finding
 from drawbridge.ledger import codes
 from drawbridge.ledger.conflicts import Conflict
 from tests.allocator.fake_cluster import FakeCluster, FakeReservations
@@ -44,10 +44,11 @@ class Rig:
         )
         self.recovery = Recovery(self.reservations, self.cluster, self.binder)
 
-    def report(self, finding: Finding, claim: Claim, unabridged: str = "") -> None:
+    def report(self, told: ClaimFinding) -> None:
         """Note a report."""
-        self.logged.append(unabridged or finding.message)
-        self.reported.append(f"{finding.code} {claim.metadata.name}: {finding.message}")
+        finding, name = told.finding, told.claim.metadata.name
+        self.logged.append(told.unabridged or finding.message)
+        self.reported.append(f"{finding.code} {name}: {finding.message}")
 
     async def bind(self, pod: str = "pod") -> str:
         """Bind a pod; returns the message, empty if it is bound."""

@@ -8,13 +8,12 @@ import pytest
 
 from allocator.state.conflicts import MAX_CONFLICTS, MAX_SEARCHES
 from allocator.state.inputs import Inputs, make_state
+from allocator.state.reports import ClaimFinding
 from allocator.state.wrong_allocations import WrongAllocations
 from drawbridge.config.model import Configuration
-from drawbridge.dra.claim import Claim
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.slices import Slice
 from drawbridge.facts.model import Facts
-from drawbridge.finding import Finding
 from drawbridge.ledger.allocation_mark import format_mark, make_mark
 from drawbridge.ledger.pods import Pod
 from drawbridge.names import ALLOCATION_ANNOTATION
@@ -76,9 +75,9 @@ async def test_each_of_two_namespaces_is_told_of_its_own_claim_only() -> None:
     theirs = written("theirs", 0, ours=False, namespace="other")
     cluster, told = started(written("ours", 0), theirs), {}
 
-    def report(finding: Finding, claim: Claim, unabridged: str) -> None:
-        told[claim.metadata.name] = finding.message
-        assert unabridged == "held by default/ours and other/theirs"
+    def report(what: ClaimFinding) -> None:
+        told[what.claim.metadata.name] = what.finding.message
+        assert what.unabridged == "held by default/ours and other/theirs"
 
     WrongAllocations(lambda: cluster.state, report).begin()
     await asyncio.sleep(0)
