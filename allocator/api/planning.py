@@ -25,7 +25,6 @@ from allocator.api.searching import (
     describe_claim,
     describe_reasons,
     live_nodes,
-    with_reservation,
 )
 from allocator.decisions.pod_devices import PodDecisions
 from allocator.state.cluster_state import AllocatorState
@@ -104,7 +103,7 @@ class _Cluster:
         nodes = map(state.planner.nodes.get, state.nodes_with_pools)
         listed = (each for each in nodes if each is not None)
         self.nodes = live_nodes(state.planner, listed)
-        claims = (with_reservation(state, each) for each in state.claims.values())
+        claims = (state.with_reservation(each) for each in state.claims.values())
         self.claims = {name_of(each): each for each in claims}
         self.pods = {each.full_name: each for each in view.running()}
         self.priorities = Priorities(view.classes())

@@ -82,7 +82,7 @@ def explain_claims(state: AllocatorState, pod: Pod) -> Iterator[ClaimOfPod]:
         if claim is None:
             yield ClaimOfPod(name=resource_claim.name, claim=name, state=ClaimState.MISSING)
             continue
-        current = with_reservation(state, claim)
+        current = state.with_reservation(claim)
         allocation = current.status.allocation
         record = state.ledger.claims[uid_of(claim)]
         explained = ClaimState(find_state(state, uid_of(claim), record).value)
@@ -123,14 +123,14 @@ def search_for_pod(state: AllocatorState, pod: Pod, *, by_stage: bool = False) -
     done = _search_for_pod(state, pod)
     if not by_stage:
         return done
-    claims = (with_reservation(state, each) for each in state.claims_of(pod.metadata.uid))
+    claims = (state.with_reservation(each) for each in state.claims_of(pod.metadata.uid))
     view = state.ledger.view_without((key_of(pod.metadata.uid),))
     stages = _filter_pod(state, pod, view, {name_of(each): each for each in claims}, {})
     return replace(done, stages=stages)
 
 
 def _search_for_pod(state: AllocatorState, pod: Pod) -> PodSearch:
-    claims = tuple(with_reservation(state, each) for each in state.claims_of(pod.metadata.uid))
+    claims = tuple(state.with_reservation(each) for each in state.claims_of(pod.metadata.uid))
     described = describe_pod(pod)
     reason = check_claims(described, [ReceivedClaim(each, None) for each in claims], state)
     reason = reason or find_awaited(map(uid_of, claims), described.priority, state)
@@ -202,14 +202,6 @@ def _filter_pod(
     return filter_by_stage(pod, FilteredCluster(state.planner, cluster, view, claims, templates))
 
 
-def with_reservation(state: AllocatorState, claim: Claim) -> Claim:
-    """Return a claim with its allocation, written or reserved."""
-    active = state.ledger.reservations.get(uid_of(claim))
-    if claim.status.allocation is not None or active is None:
-        return claim
-    return replace(claim, status=replace(claim.status, allocation=active.reservation.allocation))
-
-
 # --- pods that do not exist ---
 
 
@@ -246,7 +238,7 @@ def simulate_pods(
     state.ledger.accept_unversioned()
     existing = {name_of(each): each for each in state.claims.values()}
     added = {name_of(each): each for each in simulated.claims}
-    claims = (with_reservation(state, each) for each in (existing | added).values())
+    claims = (state.with_reservation(each) for each in (existing | added).values())
     held = hold_claims(state.ledger, claims, simulated.templates)
     placer = Placer(state.planner, ClusterNodes(nodes=()), held)
     if simulated.preempt:

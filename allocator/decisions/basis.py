@@ -52,7 +52,7 @@ class Basis:
         self.groups = GroupTable()
         self.reserved = ReservedPods(state, self.groups, around.limits)
         self.quotas = QuotaChecks(state)
-        self.requests = ReceivedRequests(state, self.reserved, self.quotas, around.find_pod)
+        self.requests = ReceivedRequests(state, self.quotas, around.find_pod)
         self.preemptors, self.releases = Preemptors(state), Releases(state)
         self.searches = NodeSearches(state, around.nodes_per_call)
         self.strategy = ConfiguredStrategy(state, around.strategy)

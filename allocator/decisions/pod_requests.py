@@ -12,7 +12,6 @@ from allocator.scheduler.protocol import ErrorCode, ProtocolError, SchedulingPod
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.record_states import RecordEvent
 from allocator.state.records import PodRequest, consumer_of
-from allocator.state.reserved_pods import ReservedPods
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.dra.allocation import MAX_CONSUMERS
 from drawbridge.dra.claim import Claim, Owner, claim_reader
@@ -202,12 +201,10 @@ class ReceivedRequests:
     def __init__(
         self,
         state: AllocatorState,
-        reserved: ReservedPods,
         quotas: QuotaChecks,
         find_pod: Callable[[str, str], Pod | None],
     ) -> None:
-        self._state, self._reserved, self._quotas = state, reserved, quotas
-        self._find_pod = find_pod
+        self._state, self._quotas, self._find_pod = state, quotas, find_pod
 
     def receive(
         self, pod: SchedulingPod, claims: tuple[msgspec.Raw, ...] | None
@@ -280,7 +277,8 @@ class ReceivedRequests:
 
     def search(self, request: PodRequest, limit: int = 0) -> NodeSearch:
         """Return the search for nodes of a pod; a claim that was reserved is allocated."""
-        claims = tuple(map(self._current_claim, request.claims))
+        state = self._state
+        claims = tuple(state.with_reservation(state.claims[uid]) for uid in request.claims)
         return self._quotas.narrow(NodeSearch(pod=request.pod, claims=claims, limit=limit))
 
     def claims_of(self, pod_uid: str) -> tuple[Claim, ...]:
@@ -289,11 +287,3 @@ class ReceivedRequests:
         asked = [claims[uid] for uid in request.claims if uid in claims] if request else []
         by_uid = {uid_of(each): each for each in (*asked, *self._state.claims_of(pod_uid))}
         return tuple(by_uid.values())
-
-    def _current_claim(self, uid: str) -> Claim:
-        """Return a claim with its allocation, written or reserved by a pod that shares it."""
-        claim = self._state.claims[uid]
-        reserved = self._reserved.allocation_of(uid)
-        if claim.status.allocation is not None or reserved is None:
-            return claim
-        return replace(claim, status=replace(claim.status, allocation=reserved))

@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import count
 from typing import Any, Final, TypeAlias
 
+from msgspec.structs import replace
+
 from allocator.state.change_log import ChangeLog
 from allocator.state.conflicts import Conflicts
 from allocator.state.node_amounts import PodsOnNodes
@@ -392,6 +394,14 @@ class AllocatorState:
         return ours or is_owned or self._owns_driver(device.pool.driver, local)
 
     # --- claims ---
+
+    def with_reservation(self, claim: Claim) -> Claim:
+        """Return a claim with its allocation, written or reserved."""
+        active = self.ledger.reservations.get(uid_of(claim))
+        if claim.status.allocation is not None or active is None:
+            return claim
+        status = replace(claim.status, allocation=active.reservation.allocation)
+        return replace(claim, status=status)
 
     def allocated_claims(self, after: str) -> Iterator[tuple[str, str]]:
         """Yield the `namespace/name` and the UID of the allocated claims behind a name, by name.

@@ -92,11 +92,6 @@ class ReservedPods:
         devices = self._records.get(pod_uid).devices
         return devices is not None and devices.writing
 
-    def allocation_of(self, claim_uid: str) -> Allocation | None:
-        """Return the allocation that is reserved for a claim."""
-        reserved = self._reserved_for(claim_uid)
-        return reserved.allocation if reserved else None
-
     def is_reserved(self, claim_uid: str) -> bool:
         """Whether devices are reserved for a claim."""
         return claim_uid in self._state.ledger.reservations

@@ -57,9 +57,8 @@ def _schedule(cluster: Cluster, uid: str, plain: Plain, limit: int = 0) -> tuple
     """Schedule a pod as kube-scheduler does; return its node and its devices."""
     node = cluster.prefilter(uid, plain, limit=limit).fit[0].node
     assert not cluster.reserve(uid, node)
-    allocation = cluster.decisions.reservations.allocation_of(plain["metadata"]["uid"])
-    assert allocation is not None
-    return node, [each.device for each in allocation.devices.results]
+    reserved = cluster.state.ledger.reservations[plain["metadata"]["uid"]].reservation
+    return node, [each.device for each in reserved.allocation.devices.results]
 
 
 def test_the_best_node_of_all_is_found_and_not_of_the_first_ones() -> None:

@@ -195,9 +195,8 @@ def _schedule(cluster: Cluster, name: str, bandwidth: str) -> tuple[str, set[str
         pass
     node = cluster.prefilter(f"pod-{name}", _asked(name, bandwidth), limit=1).fit[0].node
     assert not cluster.reserve(f"pod-{name}", node)
-    allocation = cluster.decisions.reservations.allocation_of(name)
-    assert allocation is not None
-    return node, {each.device for each in allocation.devices.results}
+    reserved = cluster.state.ledger.reservations[name].reservation
+    return node, {each.device for each in reserved.allocation.devices.results}
 
 
 @pytest.mark.parametrize("strategy", ["usable", "fgd"])
