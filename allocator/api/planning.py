@@ -11,7 +11,6 @@ from typing import Final
 
 import msgspec
 
-from allocator.api.messages import HeldDevice, SimulatedClaim
 from allocator.api.plan_messages import (
     AdjustReply,
     AdjustRequest,
@@ -19,17 +18,16 @@ from allocator.api.plan_messages import (
     DefragRequest,
     PlannedMove,
 )
-from allocator.api.reading import describe_result
+from allocator.api.reading import describe_devices
 from allocator.api.searching import (
     PreemptionView,
-    describe_claim,
+    describe_claims,
     describe_reasons,
     live_nodes,
 )
 from allocator.decisions.pod_devices import PodDecisions
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.records import key_of
-from drawbridge.dra.allocation import Allocation
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.quantity import QuantityError, parse
 from drawbridge.ledger.adjustment import (
@@ -180,7 +178,7 @@ def plan_for_pod(
     return msgspec.structs.replace(
         named,
         node=plan.node,
-        claims=_describe_claims(plan.claims),
+        claims=describe_claims(plan.claims),
         moves=tuple(_describe_moves(plan)),
         proven=plan.proven,
         commands=tuple(list_commands(plan, hold)),
@@ -194,14 +192,8 @@ def _describe_moves(plan: MovePlan) -> Iterable[PlannedMove]:
             pod=move.pod,
             owner=move.owner,
             to_node=move.to_node,
-            claims=_describe_claims(move.claims),
+            claims=describe_claims(move.claims),
         )
-
-
-def _describe_claims(
-    claims: Iterable[tuple[str, Allocation | None]],
-) -> tuple[SimulatedClaim, ...]:
-    return tuple(describe_claim(name, allocation) for name, allocation in claims)
 
 
 # --- more for a claim -----------------------------------------------------------------------------
@@ -250,9 +242,6 @@ def adjust_claim(
         answer = adjust(name, growth, allocated, tries)
     except NotAdjustableError as error:
         return Adjusted(problem=f"{error}")
-    devices: tuple[HeldDevice, ...] = ()
-    if answer.allocation is not None:
-        devices = tuple(map(describe_result, answer.allocation.devices.results))
     reply = AdjustReply(
         namespace=request.namespace,
         claim=request.name,
@@ -260,7 +249,7 @@ def adjust_claim(
         fits=answer.fits,
         node=answer.node,
         keeps_devices=answer.keeps,
-        devices=devices,
+        devices=describe_devices(answer.allocation),
         most=answer.most,
         helps=answer.without is not None,
         without=answer.without or (),

@@ -25,7 +25,7 @@ from allocator.api.messages import (
 )
 from allocator.decisions.pod_devices import PodDecisions
 from allocator.state.cluster_state import AllocatorState
-from drawbridge.dra.allocation import Allocation, AllocationResult
+from drawbridge.dra.allocation import Allocation
 from drawbridge.dra.capacity import Amounts
 from drawbridge.dra.inventory import PoolID, PublishedPool
 from drawbridge.dra.quantity import Quantity
@@ -78,7 +78,7 @@ def _describe_allocation(state: AllocatorState, uid: str) -> ClaimAllocation:
         uid=uid,
         state=find_state(state, uid, record),
         node=next(filter(None, nodes), ""),
-        devices=tuple(map(describe_result, results)),
+        devices=describe_devices(allocation),
         pods=tuple(each.name for each in consumers if each.is_pod),
         pod_groups=tuple(each.name for each in consumers if each.is_pod_group),
     )
@@ -96,16 +96,19 @@ def find_state(state: AllocatorState, uid: str, record: ClaimRecord) -> HoldStat
     return HoldState.RELEASING if uid in state.pods.releasing else HoldState.ALLOCATED
 
 
-def describe_result(result: AllocationResult) -> HeldDevice:
-    """Return one device of an allocation."""
-    return HeldDevice(
-        request=result.request,
-        driver=result.driver,
-        pool=result.pool,
-        device=result.device,
-        share_id=result.share_id or "",
-        consumed_capacity=_amounts(result.consumed_capacity),
-        admin_access=result.admin_access,
+def describe_devices(allocation: Allocation | None) -> tuple[HeldDevice, ...]:
+    """Return the devices of an allocation."""
+    return tuple(
+        HeldDevice(
+            request=result.request,
+            driver=result.driver,
+            pool=result.pool,
+            device=result.device,
+            share_id=result.share_id or "",
+            consumed_capacity=_amounts(result.consumed_capacity),
+            admin_access=result.admin_access,
+        )
+        for result in (allocation.devices.results if allocation else ())
     )
 
 

@@ -15,13 +15,12 @@ from allocator.api.messages import (
     ClaimOfPod,
     ClaimState,
     DeviceReason,
-    HeldDevice,
     PodState,
     ReasonsOfNode,
     SimulatedClaim,
     SimulatedPod,
 )
-from allocator.api.reading import describe_result, find_state
+from allocator.api.reading import describe_devices, find_state
 from allocator.decisions.pod_requests import ReceivedClaim, check_claims, describe_pod
 from allocator.decisions.shortlist import (
     NodeSearch,
@@ -44,7 +43,7 @@ from drawbridge.ledger.disruption_budgets import DisruptionBudget
 from drawbridge.ledger.extended_resources import class_by_resource_name, requested_names
 from drawbridge.ledger.ledger import name_of, uid_of
 from drawbridge.ledger.node_fit import ClusterNodes, group_nodes_by_service, make_reason
-from drawbridge.ledger.placing import Placer, hold_claims
+from drawbridge.ledger.placing import Placer, PodPlacement, hold_claims
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import FINISHED, Pod
 from drawbridge.ledger.preemption import PreemptingPlacer, running_pod
@@ -82,15 +81,14 @@ def explain_claims(state: AllocatorState, pod: Pod) -> Iterator[ClaimOfPod]:
         if claim is None:
             yield ClaimOfPod(name=resource_claim.name, claim=name, state=ClaimState.MISSING)
             continue
-        current = state.with_reservation(claim)
-        allocation = current.status.allocation
+        allocation = state.with_reservation(claim).status.allocation
         record = state.ledger.claims[uid_of(claim)]
         explained = ClaimState(find_state(state, uid_of(claim), record).value)
         yield ClaimOfPod(
             name=resource_claim.name,
             claim=name,
             state=explained if allocation else ClaimState.WAITING,
-            devices=tuple(map(describe_result, allocation.devices.results)) if allocation else (),
+            devices=describe_devices(allocation),
         )
 
 
@@ -285,15 +283,7 @@ def _preempt(
         if node is not None and first_untolerated(node.taints, pod.spec.tolerations) is None
     )
     there = placer.beside(state.planner, live_nodes(state.planner, nodes))
-    done = preempting.beside(there).place_pod(pod)
-    return SimulatedPod(
-        namespace=pod.namespace,
-        pod=pod.metadata.name,
-        node=done.node or "",
-        claims=tuple(describe_claim(name, written) for name, written in done.claims),
-        reasons=describe_reasons(done.reasons),
-        preempted=done.preempted,
-    )
+    return _describe_placement(pod, preempting.beside(there).place_pod(pod))
 
 
 def _place(
@@ -309,12 +299,8 @@ def _place(
     if not shortlist.fitting:
         return _refused(pod, used.claims, (*unserved, *shortlist.list_reasons()))
     there = (state.planner.nodes[shortlist.fitting[0].name],)
-    done = placer.beside(state.planner, live_nodes(state.planner, there)).place_pod(pod)
-    if done.node is None:
-        return _refused(pod, used.claims, done.reasons)
-    claims = (describe_claim(name, written) for name, written in done.claims)
-    name = pod.metadata.name
-    return SimulatedPod(namespace=pod.namespace, pod=name, node=done.node, claims=tuple(claims))
+    beside = placer.beside(state.planner, live_nodes(state.planner, there))
+    return _describe_placement(pod, beside.place_pod(pod))
 
 
 def _serving_nodes(
@@ -332,18 +318,27 @@ def _serving_nodes(
     return names, served.reasons
 
 
-def _refused(pod: Pod, claims: Sequence[Claim], reasons: Sequence[Reason]) -> SimulatedPod:
+def _refused(pod: Pod, claims: Sequence[Claim], reasons: tuple[Reason, ...]) -> SimulatedPod:
+    without = tuple((name_of(each), None) for each in claims)
+    return _describe_placement(pod, PodPlacement(pod.full_name, None, without, reasons))
+
+
+def _describe_placement(pod: Pod, placed: PodPlacement) -> SimulatedPod:
     return SimulatedPod(
         namespace=pod.namespace,
         pod=pod.metadata.name,
-        claims=tuple(SimulatedClaim(claim=each.metadata.name) for each in claims),
-        reasons=describe_reasons(reasons),
+        node=placed.node or "",
+        claims=describe_claims(placed.claims),
+        reasons=describe_reasons(placed.reasons),
+        preempted=placed.preempted,
     )
 
 
-def describe_claim(name: str, allocation: Allocation | None) -> SimulatedClaim:
-    """Return a claim, by `namespace/name`, with the devices that it would get."""
-    devices: tuple[HeldDevice, ...] = ()
-    if allocation is not None:
-        devices = tuple(map(describe_result, allocation.devices.results))
-    return SimulatedClaim(claim=name.partition("/")[2], devices=devices)
+def describe_claims(
+    claims: Iterable[tuple[str, Allocation | None]],
+) -> tuple[SimulatedClaim, ...]:
+    """Return claims, by `namespace/name`, with the devices that they would get."""
+    return tuple(
+        SimulatedClaim(claim=name.partition("/")[2], devices=describe_devices(allocation))
+        for name, allocation in claims
+    )

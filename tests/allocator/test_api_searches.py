@@ -204,6 +204,7 @@ async def test_pods_are_placed_in_order_and_nothing_is_reserved() -> None:
             assert first["node"] == "n2"
             assert [each["device"] for each in first["claims"][0]["devices"]] == ["gpu-0"]
             assert (second["node"], bool(second["reasons"])) == ("", True)
+            assert second["claims"] == [{"claim": "b", "devices": []}]
     assert before == (dict(cluster.state.ledger.reservations), len(cluster.state.ledger.claims))
 
 
