@@ -234,11 +234,7 @@ class GroupPreemption:
         chosen, kept = search.chosen or ChosenVictims(), set[str]()
         released = victims.released_without(chosen.uids)
         for member, fitting in assigned:
-            solved = zip(
-                map(uid_of, member.search.unallocated),
-                fitting.solution.allocations if fitting.solution else (),
-                strict=True,
-            )
+            solved = zip(map(uid_of, member.search.unallocated), fitting.allocations, strict=True)
             own = {uid: allocation for uid, allocation in solved if uid not in kept}
             if not own:
                 continue

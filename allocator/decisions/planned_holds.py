@@ -23,7 +23,6 @@ from allocator.state.records import DeviceVictims, PodRequest
 from drawbridge.brief import USUAL_SECONDS
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.taints import UNSCHEDULABLE, Toleration
-from drawbridge.ledger.holdings import read_holds
 from drawbridge.ledger.ledger import uid_of
 from drawbridge.ledger.node_holds import NodeHold
 from drawbridge.ledger.pods import FINISHED, Pod
@@ -76,12 +75,11 @@ class PlannedHolds:
         claims = self._find_claims(node, hold) - others.promised
         view = self._state.ledger.view_without(claims | others.keys, others.holds)
         fitting = find_nodes(search, self._state, view).fitting
-        solution = fitting[0].solution if fitting else None
-        if solution is None or len(self._preemptors) >= MAX_PREEMPTORS:
+        if not fitting or len(self._preemptors) >= MAX_PREEMPTORS:
             self._failed[node] = hold, self._state.epoch()
             return
-        holds = tuple(each for one in solution.allocations for each in read_holds(one))
-        devices = DeviceVictims(node=node, claims=tuple(sorted(claims)), holds=holds)
+        released = tuple(sorted(claims))
+        devices = DeviceVictims(node=node, claims=released, holds=fitting[0].holds)
         until = now + hold.until.timestamp() - self._basis.around.server_time()
         self._preemptors.begin(search, devices, now, (hold, until))
 

@@ -42,7 +42,7 @@ from allocator.state.releases import waits_for
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.counted import count_noun
-from drawbridge.ledger.holdings import DeviceID, read_holds
+from drawbridge.ledger.holdings import DeviceID
 from drawbridge.ledger.node_fit import make_reason
 from drawbridge.ledger.node_holds import NodeHold
 from drawbridge.solver.reasons import Reason, say_with_subject, summarize_reasons
@@ -164,7 +164,7 @@ class DevicePreemption:
             # The others keep what they have, if it is not needed, and are evicted for once.
             on_node = [one for one in lower if one.node == fit.name]
             of_node = [one for one in promised if one.node == fit.name]
-            used = _devices_of(fit)
+            used = {hold.device_id for hold in fit.holds}
             needed = [one for one in on_node if any(h.device_id in used for h in one.holds)]
             woken = [one for one in of_node if not used.isdisjoint(self._promised_to(one))]
             there = replace(only, only=frozenset({fit.name}))
@@ -292,12 +292,6 @@ def is_held_for(preemptor: Preemptor, planned: NodeHold) -> Reason:
     if preemptor.pending:
         text += f"; {count_noun(len(preemptor.pending), 'claim')} of pods to evict still have some"
     return make_reason(codes.DEVICES_HELD, "devices", text, nodes=1, about=preemptor.node)
-
-
-def _devices_of(fitting: FittingNode) -> frozenset[DeviceID]:
-    """Return the devices of a solution."""
-    allocations = fitting.solution.allocations if fitting.solution else ()
-    return frozenset(hold.device_id for each in allocations for hold in read_holds(each))
 
 
 def _refuse(priority: int, exceeding: Sequence[Reason], *, unfinished: bool) -> PreemptReply:

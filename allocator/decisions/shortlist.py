@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from allocator.scheduler.protocol import SchedulingPod
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.agreement import allocator_codes as codes
-from drawbridge.dra.allocation import ClaimStatus
+from drawbridge.dra.allocation import Allocation, ClaimStatus
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.device import NodeSelector, Taint
 from drawbridge.dra.nodes import (
@@ -25,6 +25,7 @@ from drawbridge.dra.nodes import (
     without_malformed_terms,
 )
 from drawbridge.dra.taints import UNSCHEDULABLE, first_untolerated
+from drawbridge.ledger.holdings import Hold, read_holds
 from drawbridge.ledger.ledger import uid_of
 from drawbridge.ledger.node_fit import has_labels, make_reason, reachable_nodes
 from drawbridge.ledger.quota_room import find_excess_with, quota_reason
@@ -74,6 +75,11 @@ class NodeSearch(msgspec.Struct, frozen=True, kw_only=True):
         """The claims that need devices."""
         return tuple(each for each in self.claims if each.status.allocation is None)
 
+    @property
+    def lacking(self) -> frozenset[str]:
+        """The UIDs of the claims that need devices."""
+        return frozenset(map(uid_of, self.unallocated))
+
     def as_unallocated(self, uids: Collection[str]) -> "NodeSearch":
         """Return the search as if these claims had no allocation."""
         claims = (
@@ -95,6 +101,16 @@ class FittingNode(msgspec.Struct, frozen=True):
     name: str
     rank: SolutionRank
     solution: Solution | None = None
+
+    @property
+    def allocations(self) -> tuple[Allocation, ...]:
+        """What the claims that need devices get, in their order."""
+        return self.solution.allocations if self.solution else ()
+
+    @property
+    def holds(self) -> tuple[Hold, ...]:
+        """The devices that they get."""
+        return tuple(hold for each in self.allocations for hold in read_holds(each))
 
 
 class Shortlist(msgspec.Struct, kw_only=True):

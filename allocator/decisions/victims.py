@@ -18,7 +18,7 @@ from allocator.scheduler.protocol import PotentialVictim, PreemptionNode
 from allocator.state.records import DeviceVictims
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.inventory import PoolID
-from drawbridge.ledger.holdings import Hold, read_holds
+from drawbridge.ledger.holdings import Hold
 from drawbridge.ledger.ledger import uid_of
 from drawbridge.ledger.victims import (
     NodeVictims,
@@ -218,8 +218,7 @@ class VictimSearch:
         fitting = self._fitting((best.node,), released, in_time=False).get(best.node)
         if fitting is None:
             return None
-        allocations = fitting.solution.allocations if fitting.solution else ()
-        holds = tuple(hold for allocation in allocations for hold in read_holds(allocation))
+        holds = fitting.holds
         return DeviceVictims(
             node=best.node,
             pods=pods,

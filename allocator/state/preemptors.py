@@ -25,7 +25,6 @@ from allocator.state.records import DeviceVictims, Preemptor
 from drawbridge.dra.counters import ConsumedCounters, CounterKey, consumed_counters
 from drawbridge.dra.inventory import PoolID
 from drawbridge.ledger.holdings import DeviceID, Hold
-from drawbridge.ledger.ledger import uid_of
 from drawbridge.ledger.node_holds import NodeHold
 from drawbridge.ledger.pool_use import (
     DeviceSums,
@@ -78,7 +77,7 @@ class Preemptors:
         self._put(
             Preemptor(
                 pod=search.pod,
-                claims=frozenset(map(uid_of, search.unallocated)),
+                claims=search.lacking,
                 node=devices.node,
                 victims=frozenset(devices.pods),
                 pending=frozenset(devices.claims),
@@ -196,7 +195,7 @@ class Preemptors:
 
     def find_for_same_claim(self, search: NodeSearch) -> Preemptor | None:
         """Return another pod that preempts for a claim which both share."""
-        claims = set(map(uid_of, search.unallocated))
+        claims = search.lacking
         others = (each for each in self._all() if each.uid != search.pod.uid)
         return next((each for each in others if not each.claims.isdisjoint(claims)), None)
 

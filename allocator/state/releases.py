@@ -20,8 +20,8 @@ from allocator.state.records import Paired, VictimQuestion
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.dra.inventory import PoolID
 from drawbridge.index import Index
-from drawbridge.ledger.holdings import DeviceID, read_holds
-from drawbridge.ledger.ledger import ClaimRecord, uid_of
+from drawbridge.ledger.holdings import DeviceID
+from drawbridge.ledger.ledger import ClaimRecord
 from drawbridge.ledger.node_fit import make_reason
 from drawbridge.solver.answers import Solution
 from drawbridge.solver.reasons import Reason
@@ -102,13 +102,13 @@ class Releases:
 
     def _find_sharing(self, search: NodeSearch) -> dict[str, Paired]:
         """Return the other pods that wait for a claim of the pod; all get the devices once."""
-        claims = frozenset(map(uid_of, search.unallocated))
+        claims = search.lacking
         others = (each for each in self._all() if each[0] != search.pod.uid)
         return {uid: paired for uid, paired in others if not paired.own.isdisjoint(claims)}
 
     def _find_for_same_claim(self, search: NodeSearch) -> Paired | None:
         """Return what a pod waits for that waited before for a claim which both share."""
-        pod, claims = search.pod, frozenset(map(uid_of, search.unallocated))
+        pod, claims = search.pod, search.lacking
         before = itertools.takewhile(lambda each: each[0] != pod.uid, self._all())
         for _, paired in before:
             there = replace(search, only=frozenset({paired.node}))
@@ -138,9 +138,7 @@ class Releases:
                 if fit.solution is None:
                     return None  # the pod needs no devices
                 claims = self._claims_in_use(fit.solution, releasing)
-                holds = tuple(h for each in fit.solution.allocations for h in read_holds(each))
-                own = frozenset(map(uid_of, search.unallocated))
-                return Paired(priority, claims, holds, own, fit.name)
+                return Paired(priority, claims, fit.holds, search.lacking, fit.name)
         return None
 
     def _update(self) -> None:

@@ -220,8 +220,7 @@ class ReservedPods:
         seconds: float | None = None,
     ) -> ReservationRefusal | None:
         """Reserve what a search has found for a pod on a node."""
-        allocations = fitting.solution.allocations if fitting.solution else ()
-        solved = dict(zip(map(uid_of, search.unallocated), allocations, strict=True))
+        solved = dict(zip(map(uid_of, search.unallocated), fitting.allocations, strict=True))
         return self.reserve(request, fitting.name, solved, now, promised=promised, seconds=seconds)
 
     def _forget_earlier(self, claim_uid: str, reservation: Reservation) -> None:
