@@ -237,7 +237,7 @@ class GroupDevices:
         claims = map(uid_of, member.search.unallocated)
         if self._reserved.find(uid) or any(self._has_devices(each, own) for each in claims):
             return "a member or its claim has devices already"
-        refusal = self._reserved.reserve_found(
+        refusal = self._reserved.reserve(
             request, fitting, member.search, own.now, seconds=MAX_HOLD_SECONDS
         )
         return refusal or ""

@@ -222,7 +222,7 @@ class PodDecisions:
                 reply = replace(reply, reserved_on=node if reserve and kept else "")
             return reply
         taken, _ = self.preemption.take_over(search)
-        if taken and not self.reservations.reserve_found(request, taken, search, now):
+        if taken and not self.reservations.reserve(request, taken, search, now):
             return fit_on(taken.name, preemptible=True)
         return self._wait(refuse_nodes(shortlist), shortlist, search, now)
 
@@ -241,7 +241,7 @@ class PodDecisions:
         """
         chosen = self.strategy.with_devices(search, fit, now)
         seconds = None if promised else ANSWERED_SECONDS
-        return not self.reservations.reserve_found(
+        return not self.reservations.reserve(
             request, chosen, search, now, promised=promised, seconds=seconds
         )
 

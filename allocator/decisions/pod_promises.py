@@ -93,7 +93,7 @@ class PodPromises:
         if shortlist.has_ended and not (self._state.planner.was_cut or shortlist.fitting):
             # What became free is kept for others before this pod has its turn.
             taken, ended = self._preemption.take_over(search)
-            reserve = self._basis.reserved.reserve_found
+            reserve = self._basis.reserved.reserve
             if taken and not reserve(request, taken, search, now, promised=True):
                 return Promise(node=taken.name)
             unfinished = not (ended or without)

@@ -47,5 +47,5 @@ def reserve_on(
     if not shortlist.fitting:
         return f"the devices on node {node} are not free any more: {summarize(shortlist)}"
     fit = basis.strategy.with_devices(search, shortlist.fitting[0], now)
-    lost = reserved.reserve_found(request, fit, search, now, promised=promised)
+    lost = reserved.reserve(request, fit, search, now, promised=promised)
     return f"cannot reserve devices on node {node}: {lost}" if lost else ""

@@ -163,14 +163,15 @@ class ReservedPods:
     def reserve(  # noqa: PLR0913  # two by name
         self,
         request: PodRequest,
-        node: str,
-        solved: Mapping[str, Allocation],
+        fitting: FittingNode,
+        search: NodeSearch,
         now: float,
         *,
-        promised: bool = False,
+        promised: bool = True,
         seconds: float | None = None,
     ) -> ReservationRefusal | None:
-        """Reserve the claims of a pod on a node; `solved` has the new allocations by UID."""
+        """Reserve what a search has found for a pod on a node."""
+        solved = dict(zip(map(uid_of, search.unallocated), fitting.allocations, strict=True))
         if seconds is None:
             seconds = PROMISE_SECONDS if promised else RESERVATION_SECONDS
         state, pod = self._state, request.pod
@@ -196,7 +197,7 @@ class ReservedPods:
             for uid in request.claims
         )
         devices = ReservedDevices(
-            PodReservation(pod.namespace, pod.name, pod.uid, node, claims),
+            PodReservation(pod.namespace, pod.name, pod.uid, fitting.name, claims),
             wanted,
             since=now,
             until=now + seconds,
@@ -208,20 +209,6 @@ class ReservedPods:
         for uid, reservation in wanted.items():
             self._forget_earlier(uid, reservation)
         return None
-
-    def reserve_found(  # noqa: PLR0913  # two by name
-        self,
-        request: PodRequest,
-        fitting: FittingNode,
-        search: NodeSearch,
-        now: float,
-        *,
-        promised: bool = True,
-        seconds: float | None = None,
-    ) -> ReservationRefusal | None:
-        """Reserve what a search has found for a pod on a node."""
-        solved = dict(zip(map(uid_of, search.unallocated), fitting.allocations, strict=True))
-        return self.reserve(request, fitting.name, solved, now, promised=promised, seconds=seconds)
 
     def _forget_earlier(self, claim_uid: str, reservation: Reservation) -> None:
         """Let no pod count on a reservation of a claim that has ended, and gave other devices."""

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from allocator.decisions.shortlist import FittingNode
 from allocator.scheduler.protocol import GroupReference, PreFilterReply
 from allocator.state.reserved_pods import (
     ANSWERED_SECONDS,
@@ -15,6 +16,7 @@ from drawbridge.dra.decode import decode_quantity
 from drawbridge.dra.inventory import PoolID
 from drawbridge.ledger.audit import audit
 from drawbridge.ledger.ledger import ReservationRefusal
+from drawbridge.solver.answers import Solution
 from tests.allocator.clusters import (
     DRIVER,
     Cluster,
@@ -235,7 +237,9 @@ def test_a_share_that_was_found_before_another_one_was_reserved_is_not_reserved(
         request = cluster.decisions.requests.find(uid)
         assert request is not None
         share = msgspec.convert(share_of(amount), Allocation, dec_hook=decode_quantity)
-        refusals.append(reservations.reserve(request, "n1", {f"of-{uid}": share}, 0.0))
+        fitting = FittingNode("n1", (0, 0), Solution("n1", (share,)))
+        search = cluster.decisions.requests.search(request)
+        refusals.append(reservations.reserve(request, fitting, search, 0.0))
     assert refusals == [None, ReservationRefusal.HELD, None]
     assert [*ledger.reservations] == ["of-p", "of-r"]
     assert reservations.find("q") is None
