@@ -1,7 +1,7 @@
 """What all decisions are made from: the cluster, what pods have, and what is asked elsewhere."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -20,8 +20,12 @@ from allocator.state.records import PodRequest
 from allocator.state.releases import Releases
 from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits, ReservedPods
 from drawbridge.brief import NamespaceTimes
+from drawbridge.dra.claim import Claim
 from drawbridge.ledger.chosen_strategies import ALL_FIRST_FIT, StrategyNames
 from drawbridge.ledger.pods import Pod
+from drawbridge.solver.answers import Solution
+from drawbridge.solver.gangs import Ask
+from drawbridge.solver.world import View
 
 
 class Surroundings(NamedTuple):
@@ -76,3 +80,16 @@ class Basis:
     def search(self, request: PodRequest, limit: int = 0) -> NodeSearch:
         """Return the search for nodes of a pod in the decision that is being made."""
         return replace(self.requests.search(request, limit), out_of_time=self.out_of_time)
+
+    def ask_in(self, view: View) -> Ask:
+        """Return the question to the solver in one use of devices, in this decision."""
+        state, out_of_time = self.state, self.out_of_time
+
+        def ask(node: str, claims: Sequence[Claim]) -> Solution | None:
+            answers = state.planner.solve_nodes(
+                view, claims, (node,), ids=state.ids, checks_size=True, out_of_time=out_of_time
+            )
+            answer = answers.get(node)
+            return answer if isinstance(answer, Solution) else None
+
+        return ask

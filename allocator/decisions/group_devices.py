@@ -26,7 +26,6 @@ from allocator.decisions.group_questions import (
 from allocator.decisions.group_searches import (
     MAX_STALE_SEARCHES,
     GroupDecision,
-    ask_in,
     run_to_end,
 )
 from allocator.decisions.interrupted_groups import InterruptedGroups
@@ -171,9 +170,7 @@ class GroupDevices:
 
     def _uses(self, question: GroupQuestion, now: float) -> list[Ask]:
         """Return the questions to the solver, one for each use of devices."""
-        out_of_time = self._basis.out_of_time
-        views = self._views(question, now)
-        return [ask_in(self._state, view, out_of_time) for view in views]
+        return [self._basis.ask_in(view) for view in self._views(question, now)]
 
     def _views(self, question: GroupQuestion, now: float) -> Iterator[View]:
         """Yield the use of devices, at first as if those with a penalty were held."""

@@ -16,7 +16,7 @@ from allocator.decisions.group_members import (
     find_members,
 )
 from allocator.decisions.group_questions import GroupQuestion, needed_members
-from allocator.decisions.group_searches import ask_in, run_to_end
+from allocator.decisions.group_searches import run_to_end
 from allocator.decisions.group_victims import (
     Ask,
     ChosenVictims,
@@ -172,8 +172,7 @@ class GroupPreemption:
             removed, node, claims = of_node
             victims.begin((node,))
             view = victims.view((node,), victims.released_without(removed))
-            asked = ask_in(self._state, view, self._basis.out_of_time)
-            solution = search.cuts.ask(asked, node, claims)
+            solution = search.cuts.ask(self._basis.ask_in(view), node, claims)
             if solution is None or room.fits(claims, solution):
                 return solution
             search.over_quota = True

@@ -17,34 +17,11 @@ from drawbridge.solver.answers import Solution
 from drawbridge.solver.gangs import Ask, CutSearch, Question, Steps
 from drawbridge.solver.memo import CutOnNodeError
 from drawbridge.solver.reasons import Reason
-from drawbridge.solver.world import View
 
 # A search that was cut, and found too few members, begins again if the use of devices has changed
 # meanwhile. After so many times, its result counts.
 MAX_STALE_SEARCHES: Final = 4
 T = TypeVar("T")
-
-
-def ask_in(
-    state: AllocatorState,
-    view: View,
-    out_of_time: Callable[[], bool],
-) -> Ask:
-    """Return the question to the solver in one state of the devices."""
-
-    def ask(node: str, claims: Sequence[Claim]) -> Solution | None:
-        answers = state.planner.solve_nodes(
-            view,
-            claims,
-            (node,),
-            ids=state.ids,
-            checks_size=True,
-            out_of_time=out_of_time,
-        )
-        answer = answers.get(node)
-        return answer if isinstance(answer, Solution) else None
-
-    return ask
 
 
 class NodeCuts:
