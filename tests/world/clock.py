@@ -222,7 +222,10 @@ def run(main: Callable[[], Coroutine[Any, Any, None]], seed: int, copies: Copies
     try:
         with (
             asyncio.Runner(loop_factory=lambda: WorldLoop(copies)) as runner,
-            _virtual(runner.get_loop().time),
+            _virtual((loop := runner.get_loop()).time),
+            # The function in C asks the system each time in which process it is.
+            _patched(asyncio, "get_running_loop", lambda: loop),
+            _patched(asyncio.events, "get_running_loop", lambda: loop),
             _patched(uuid, "uuid4", lambda: uuid.UUID(int=drawn.getrandbits(128), version=4)),
             _patched(gc, "collect", lambda *_: 0),
             _patched(gc, "freeze", lambda: None),
