@@ -129,13 +129,15 @@ def _overlaps(
         if is_beyond and not world.newcomers.excuses(node, names):
             yield f"{node}/{device} is {word} {' and '.join(names)}"
     for node, shape in ALL_NODES.items():
+        if not shape.units:
+            continue
         on_node = {
             device: {name for name, _ in amounts}
             for (pool, device), amounts in by_device.items()
             if pool == node
         }
         held = [device for device, names in on_node.items() if names - world.forged]
-        if shape.units and sum(shape.devices.get(device, 0) for device in held) > shape.units:
+        if sum(shape.devices.get(device, 0) for device in held) > shape.units:
             users = sorted(frozenset[str]().union(*on_node.values()))
             yield f"{node} gives more than it has: {', '.join(sorted(held))} are {word} {users}"
 

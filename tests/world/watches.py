@@ -47,9 +47,10 @@ class Lag:
 
     def later(self, function: Callable[..., None], *args: object) -> None:
         """Call a function when what is sent now arrives."""
-        lag = self._network.random.expovariate(1 / self._front.lag)
-        deaf = max(map(self._network.find_deaf, (self._who, self._about)))
-        self._at = max(self._at, deaf, self.reach(lag))
+        network, who = self._network, self._who
+        lag = network.random.expovariate(1 / self._front.lag)
+        deaf = network.find_deaf(who), network.find_deaf(self._about)
+        self._at = max(self._at, *deaf, self.reach(lag))
         self._coming.append((function, args))
         asyncio.get_running_loop().call_at(self._at, self._arrive)
 

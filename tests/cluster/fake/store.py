@@ -145,9 +145,12 @@ class Store:
 
     def among(self, kind: Kind, namespace: str, labels: str, chosen: str) -> Iterator[JSON]:
         """Return the matching objects, sorted by namespace and name."""
+        listed = self.listed(kind)
+        if not namespace and not labels and not chosen:
+            return iter(listed)
         return (
             value
-            for value in self.listed(kind)
+            for value in listed
             if namespace in ("", value["metadata"].get("namespace", ""))
             and selects(labels, chosen, value)
         )
