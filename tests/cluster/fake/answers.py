@@ -11,7 +11,6 @@ from tests.cluster.fake.selectors import selects
 from tests.cluster.fake.status import RefusedError
 from tests.cluster.fake.store import Watcher, encoded
 from tests.cluster.fake.trouble import Seen
-from tests.tables import read_yaml
 
 if TYPE_CHECKING:
     from tests.cluster.fake.server import Server
@@ -142,6 +141,8 @@ def _body(seen: Seen) -> Any:  # noqa: ANN401  # JSON
         return json.loads(seen.body)
     except ValueError:
         if "yaml" in seen.headers.get("Content-Type", ""):
+            from tests.tables import read_yaml  # noqa: PLC0415  # rarely needed, slow to import
+
             return read_yaml(seen.body)
         raise RefusedError(400, "the object provided is unrecognized") from None
 
