@@ -321,34 +321,32 @@ def without_unused_parts(pod: Pod) -> Pod:
     What selects nodes is kept while the pod has none, its group and what preemption reads always.
     """
     old, waits = pod.spec, bool(pod.spec.resource_claims) and not pod.spec.node_name
-    labels = pod.metadata.labels if old.resource_claims else {}
-    owners = pod.metadata.owner_references if old.resource_claims else ()
-    metadata = msgspec.structs.replace(
-        pod.metadata,
-        labels=labels,
-        annotations=_kept_annotations(pod),
-        owner_references=owners,
-        finalizers=(),
-    )
-    spec = PodSpec(
-        scheduler_name=old.scheduler_name if old.resource_claims else "",
-        node_name=old.node_name,
-        priority=old.priority if old.resource_claims else None,
-        preemption_policy=old.preemption_policy if waits else None,
-        node_selector=old.node_selector if waits else {},
-        affinity=old.affinity if waits else None,
-        tolerations=old.tolerations if waits else (),
-        resource_claims=old.resource_claims,
-        scheduling_group=old.scheduling_group if old.resource_claims else None,
-        workload_ref=old.workload_ref if old.resource_claims else None,
-        scheduling_gates=old.scheduling_gates[:1] if old.resource_claims else (),
-        resources=summarized_requests(pod),
-        termination_grace_period_seconds=(
-            old.termination_grace_period_seconds if old.resource_claims else None
-        ),
-    )
+    replaced = msgspec.structs.replace
+    metadata = replaced(pod.metadata, annotations=_kept_annotations(pod), finalizers=())
+    spec = PodSpec(node_name=old.node_name, resources=summarized_requests(pod))
+    if old.resource_claims:
+        spec = replaced(
+            spec,
+            scheduler_name=old.scheduler_name,
+            priority=old.priority,
+            resource_claims=old.resource_claims,
+            scheduling_group=old.scheduling_group,
+            workload_ref=old.workload_ref,
+            scheduling_gates=old.scheduling_gates[:1],
+            termination_grace_period_seconds=old.termination_grace_period_seconds,
+        )
+    else:
+        metadata = replaced(metadata, labels={}, owner_references=())
+    if waits:
+        spec = replaced(
+            spec,
+            preemption_policy=old.preemption_policy,
+            node_selector=old.node_selector,
+            affinity=old.affinity,
+            tolerations=old.tolerations,
+        )
     told = {each.type: each for each in pod.status.conditions}
-    conditions = [msgspec.structs.replace(told[SCHEDULED], message="")] if SCHEDULED in told else []
+    conditions = [replaced(told[SCHEDULED], message="")] if SCHEDULED in told else []
     if RELEASED_CONDITION in told:
         conditions.append(told[RELEASED_CONDITION])
     status = PodStatus(
@@ -358,7 +356,7 @@ def without_unused_parts(pod: Pod) -> Pod:
         nominated_node_name=pod.status.nominated_node_name,
         resource_claim_statuses=pod.status.resource_claim_statuses,
     )
-    return msgspec.structs.replace(pod, metadata=metadata, spec=spec, status=status)
+    return replaced(pod, metadata=metadata, spec=spec, status=status)
 
 
 def _kept_annotations(pod: Pod) -> dict[str, str]:
