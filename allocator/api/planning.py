@@ -109,12 +109,8 @@ class _Cluster:
     def running(self) -> list[RunningPod]:
         """Return the pods with claims that the scheduler of the allocator has placed."""
         ours = (each for each in self.pods.values() if each.is_of_our_scheduler)
-        return [running_pod(each, self.priority_of(each), held_amounts(each)) for each in ours]
-
-    def priority_of(self, pod: Pod) -> int:
-        """Return the priority of a pod."""
-        priority = self.priorities.find(pod)
-        return priority.value if priority else 0
+        priority_of = self.priorities.value_of
+        return [running_pod(each, priority_of(each), held_amounts(each)) for each in ours]
 
     def copy(self) -> ClusterCopy:
         """Return a copy that a plan can change."""
@@ -165,7 +161,7 @@ def plan_for_pod(
     tries = make_tries()
     cluster = _Cluster(decisions.state, view, pod.metadata.uid)
     movable = MovablePods(
-        cluster.running(), cluster.pods, tuple(view.budgets()), cluster.priority_of(pod)
+        cluster.running(), cluster.pods, tuple(view.budgets()), cluster.priorities.value_of(pod)
     )
     plan = plan_moves(pod, cluster, movable, tries)
     named = DefragReply(namespace=pod.namespace, pod=pod.metadata.name, leading=False)

@@ -50,7 +50,6 @@ from drawbridge.ledger.preemption import PreemptingPlacer, running_pod
 from drawbridge.ledger.priorities import Priorities, PriorityClass
 from drawbridge.ledger.quota_room import find_least_excess, narrow_claims, quota_reason
 from drawbridge.ledger.stages import FilteredCluster, PodStages, filter_by_stage
-from drawbridge.ledger.victims import RunningPod
 from drawbridge.solver.reasons import Reason, summarize_reasons
 from drawbridge.solver.world import View
 
@@ -241,7 +240,7 @@ def simulate_pods(
     placer = Placer(state.planner, ClusterNodes(nodes=()), held)
     if simulated.preempt:
         priorities = Priorities(view.classes())
-        pods = (_as_running(each, priorities) for each in view.running())
+        pods = (running_pod(each, priorities.value_of(each)) for each in view.running())
         running = {each.name: each for each in pods}
         preempting = PreemptingPlacer(placer, running, tuple(view.budgets()), priorities)
         place = functools.partial(_preempt, preempting, placer, state)
@@ -265,11 +264,6 @@ def _with_stages(
     """Place a pod, and add the filters as they were before."""
     stages = _filter_pod(state, pod, state.ledger.view(), placer.claims, templates)
     return replace(place(pod), stages=stages)
-
-
-def _as_running(pod: Pod, priorities: Priorities) -> RunningPod:
-    priority = priorities.find(pod)
-    return running_pod(pod, priority.value if priority else 0)
 
 
 def _preempt(

@@ -178,9 +178,8 @@ class PreemptingPlacer:
         return frozenset(each.name for each in self._running.values() if each.terminating)
 
     def _add(self, pod: Pod, node: str) -> None:
-        priority = self._priorities.find(pod)
         held = requested_amounts(pod) if self._placer.resources is not None else {}
-        added = running_pod(pod, priority.value if priority else 0, held)
+        added = running_pod(pod, self._priorities.value_of(pod), held)
         self._running[added.name] = replace(added, node=node)
 
 

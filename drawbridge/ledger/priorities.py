@@ -50,6 +50,11 @@ class Priorities:
             return None if name else Priority(0, policy != NEVER)
         return Priority(priority.value, (policy or priority.preemption_policy) != NEVER)
 
+    def value_of(self, pod: Pod) -> int:
+        """Return the value of the priority of a pod; 0 if its PriorityClass does not exist."""
+        priority = self.find(pod)
+        return priority.value if priority else 0
+
 
 def priority_class_reader() -> Reader[PriorityClass]:
     """Return a reader of PriorityClasses."""
