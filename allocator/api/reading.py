@@ -171,7 +171,7 @@ def namespaces_on(state: AllocatorState, node: str) -> Collection[str]:
     """Return the namespaces of the claims that hold devices on a node, sorted."""
     names = {
         state.ledger.claims[uid].name.partition("/")[0]
-        for pool in _pools_on(state, node)
+        for pool in state.planner.pools_for(node)
         for held in state.ledger.holders_in(pool).values()
         for uid in held
         if uid in state.ledger.claims
@@ -187,7 +187,7 @@ def describe_node(
     Whoever may get the node can read for which pod devices are held.
     """
     state = decisions.state
-    pools = (_describe_pool(state, pool, readable) for pool in _pools_on(state, node))
+    pools = (_describe_pool(state, pool, readable) for pool in state.planner.pools_for(node))
     hold = _describe_hold(decisions, node)
     return DescribedNode(node=node, leading=leading, pools=tuple(pools), hold=hold)
 
@@ -200,10 +200,6 @@ def _describe_hold(decisions: PodDecisions, node: str) -> DescribedHold | None:
     active = kept is not None and kept.planned == asked
     waits_for = len(kept.pending) if kept is not None and active else 0
     return DescribedHold(pod=asked.pod, until=asked.end, active=active, waits_for=waits_for)
-
-
-def _pools_on(state: AllocatorState, node: str) -> Collection[PoolID]:
-    return state.planner.pools_for(node)
 
 
 def _describe_pool(state: AllocatorState, pool: PoolID, readable: Collection[str]) -> NodePool:
@@ -257,7 +253,7 @@ def _describe_device(
 
 def _describe_counters(published: PublishedPool, use: PoolUse) -> Iterator[PoolCounter]:
     consumed: dict[tuple[str, str], Quantity] = {}
-    for device in map(published.devices.get, _held_names(use)):
+    for device in map(published.devices.get, use.dedicated.union(use.shares)):
         for consumes_counter in device.consumes_counters if device else ():
             for name, counter in consumes_counter.counters.items():
                 key = (consumes_counter.counter_set, name)
@@ -270,10 +266,6 @@ def _describe_counters(published: PublishedPool, use: PoolUse) -> Iterator[PoolC
                 value=f"{counter.value}",
                 consumed=f"{consumed.get((counter_set.name, name), _ZERO)}",
             )
-
-
-def _held_names(use: PoolUse) -> Collection[str]:
-    return use.dedicated.union(use.shares)
 
 
 def _total(amounts: Iterator[Amounts]) -> Mapping[str, Quantity]:
