@@ -27,6 +27,10 @@ class UnfinishedSearches:
         name = self._name_of(uid)
         return name in self.on_nodes or name in self.in_turns
 
+    def set_aside(self, uid: str, *, was_cut: bool) -> None:
+        """Set the search of a pod aside that `was_cut` on a node, or was too long for a turn."""
+        self.add(uid, self.on_nodes if was_cut else self.in_turns)
+
     def add(self, uid: str, aside: SearchesAside) -> None:
         """Set the search of a pod aside among these."""
         aside.add(self._records.get(uid).namespace, uid, self._name_of(uid))

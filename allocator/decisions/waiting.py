@@ -312,8 +312,7 @@ class WaitingPods:
             return False
         promise = self._try_once(uid, work)
         if promise.unfinished:
-            searches = self._searches
-            searches.add(uid, searches.on_nodes if promise.was_cut else searches.in_turns)
+            self._searches.set_aside(uid, was_cut=promise.was_cut)
         # A pod whose search has ended is told so in the next turn.
         self._again |= self._records.get(uid).unanswered and not promise.unfinished
         return promise.was_cut
@@ -397,8 +396,7 @@ class WaitingPods:
         while is_alone and promise.unfinished and not promise.was_cut and not work.is_over:
             promise = self._try_once(uid, work)
         if promise.was_cut or (promise.unfinished and not is_alone):
-            searches = self._searches
-            searches.add(uid, searches.on_nodes if promise.was_cut else searches.in_turns)
+            self._searches.set_aside(uid, was_cut=promise.was_cut)
             self._is_cut_anew |= not promise.was_cut
         else:
             # An unfinished search goes on in the next pass, so that others have their turn before.
