@@ -22,8 +22,8 @@ from allocator.decisions.shortlist import (
 )
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.choice.catalog import ChosenStrategy
-from drawbridge.dra.inventory import PoolID
 from drawbridge.ledger.chosen_strategies import StrategyNames
+from drawbridge.ledger.holdings import device_of
 from drawbridge.ledger.ledger import uid_of
 from drawbridge.ledger.node_choice import DecidedPod, NodeChoice
 from drawbridge.ledger.other_cards import find_near
@@ -198,7 +198,7 @@ class ConfiguredStrategy:
 def _takes_only(solution: Solution, devices: Collection[PooledDevice]) -> bool:
     """Whether a solution takes no others than these devices."""
     return all(
-        (PoolID(each.driver, each.pool), each.device) in devices
+        device_of(each) in devices
         for allocation in solution.allocations
         for each in allocation.devices.results
     )

@@ -11,8 +11,7 @@ import msgspec
 
 from drawbridge.cluster.store import CachedObject
 from drawbridge.dra.claim import Claim
-from drawbridge.dra.inventory import PoolID
-from drawbridge.ledger.holdings import DeviceID
+from drawbridge.ledger.holdings import DeviceID, device_of
 
 REASON: Final = "FailedPrepareDynamicResources"
 
@@ -42,5 +41,4 @@ def find_unprepared(
     for claim in claims_of(about.uid):
         allocation = claim.status.allocation
         if claim.metadata.namespace == event.namespace and allocation is not None:
-            for result in allocation.devices.results:
-                yield DeviceID(PoolID(result.driver, result.pool), result.device)
+            yield from map(device_of, allocation.devices.results)

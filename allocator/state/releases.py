@@ -18,9 +18,8 @@ from allocator.state.expected import expected_by_others
 from allocator.state.record_states import RecordEvent
 from allocator.state.records import Paired, VictimQuestion
 from drawbridge.agreement import allocator_codes as codes
-from drawbridge.dra.inventory import PoolID
 from drawbridge.index import Index
-from drawbridge.ledger.holdings import DeviceID
+from drawbridge.ledger.holdings import DeviceID, device_of
 from drawbridge.ledger.ledger import ClaimRecord
 from drawbridge.ledger.node_fit import make_reason
 from drawbridge.solver.answers import Solution
@@ -167,11 +166,8 @@ class Releases:
 
         If it uses none of them, it needs their counters: all claims on the node count.
         """
-        used = {
-            DeviceID(PoolID(result.driver, result.pool), result.device)
-            for allocation in solution.allocations
-            for result in allocation.devices.results
-        }
+        results = (each.devices.results for each in solution.allocations)
+        used = set(map(device_of, itertools.chain.from_iterable(results)))
         holders = frozenset(
             uid for device in used for uid in self._state.ledger.holders(device) if uid in releasing
         )

@@ -36,7 +36,7 @@ from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import named_nodes
 from drawbridge.fair_cache import FairCache
 from drawbridge.index import Index
-from drawbridge.ledger.holdings import DeviceID, Hold
+from drawbridge.ledger.holdings import DeviceID, Hold, device_of
 from drawbridge.ledger.ledger import ClaimRecord, Ledger, ReleasedClaim, name_of, uid_of
 from drawbridge.ledger.node_fit import make_reason
 from drawbridge.ledger.quota_use import Capacities
@@ -303,9 +303,7 @@ def _release(claim: Claim, kept: Collection[DeviceID], capacities: Capacities) -
     reduced = reduce_claim(claim)
     allocated = reduced.status.allocation
     results = [
-        each
-        for each in (allocated.devices.results if allocated else ())
-        if DeviceID(PoolID(each.driver, each.pool), each.device) in kept
+        each for each in (allocated.devices.results if allocated else ()) if device_of(each) in kept
     ]
     allocation = Allocation(AllocatedDevices(tuple(results)))
     namespace = name_of(claim).partition("/")[0]

@@ -14,9 +14,8 @@ from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.allocation import ClaimStatus
 from drawbridge.dra.binding_conditions import find_unready
 from drawbridge.dra.claim import Claim
-from drawbridge.dra.inventory import PoolID
 from drawbridge.ledger.allocation_mark import find_dropped
-from drawbridge.ledger.holdings import DeviceID
+from drawbridge.ledger.holdings import DeviceID, device_of
 from drawbridge.ledger.ledger import name_of
 
 _MAX_ALLOCATIONS: Final = 16384
@@ -84,7 +83,7 @@ def readiness(
             return BindingState(Readiness.FAILED, text, told=told)
         for device in find_unready(claim.status):
             result, text = device.result, f"{name}: {device}"
-            device_id = DeviceID(PoolID(result.driver, result.pool), result.device)
+            device_id = device_of(result)
             if device.failed:
                 return BindingState(Readiness.FAILED, text, device_id)
             if age_of(claim) >= timeout:

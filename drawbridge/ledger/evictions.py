@@ -12,9 +12,8 @@ from typing import Final, NamedTuple
 from drawbridge.dra.allocation import AllocationResult
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.device import Taint
-from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.taints import DeviceTaintRule, TaintSelector, may_apply, tolerates
-from drawbridge.ledger.holdings import DeviceID
+from drawbridge.ledger.holdings import DeviceID, device_of
 from drawbridge.ledger.ledger import name_of
 from drawbridge.ledger.pods import Pod
 
@@ -74,7 +73,7 @@ def _selects(rule: DeviceTaintRule, result: AllocationResult) -> bool:
 def _judge(
     pod: Pod, claim: Claim, result: AllocationResult, taint: Taint, *, by_name: bool
 ) -> TaintedPod:
-    device = DeviceID(PoolID(result.driver, result.pool), result.device)
+    device = device_of(result)
     if by_name:
         return TaintedPod(pod, name_of(claim), device, taint, None, by_name=True)
     seconds: int | None = 0

@@ -26,6 +26,11 @@ class DeviceID(NamedTuple):
     name: str
 
 
+def device_of(result: AllocationResult) -> DeviceID:
+    """Return the device of a result."""
+    return DeviceID(PoolID(result.driver, result.pool), result.device)
+
+
 class Hold(msgspec.Struct, frozen=True):
     """One device or one share of it; `marked_draw` holds the counters recorded in the mark.
 
@@ -76,11 +81,11 @@ def read_marked_holds(mark: Mark) -> tuple[Hold, ...]:
 
 
 def _read_hold(result: AllocationResult, marked: MarkedDevice | None) -> Hold:
-    pool = PoolID(result.driver, result.pool)
+    pool, device = device_of(result)
     shared = result.share_id is not None
     consumed = result.consumed_capacity if shared else {}
     draw = () if marked is None else _read_marked_draw(marked)
-    return Hold(pool, result.device, shared, consumed, draw, result.share_id or "")
+    return Hold(pool, device, shared, consumed, draw, result.share_id or "")
 
 
 def _read_marked_draw(marked: MarkedDevice) -> Draw:

@@ -30,7 +30,7 @@ from drawbridge.dra.device_quotas import (
 )
 from drawbridge.dra.inventory import PoolID, PublishedPool
 from drawbridge.dra.quantity import Quantity
-from drawbridge.ledger.holdings import DeviceID
+from drawbridge.ledger.holdings import DeviceID, device_of
 
 # What whole devices had when they were allocated.
 Capacities: TypeAlias = Mapping[DeviceID, Amounts]
@@ -224,7 +224,7 @@ class QuotaUse:
         has: dict[DeviceID, Amounts] = {}
 
         def find_capacity(result: AllocationResult) -> Amounts | None:
-            device = DeviceID(PoolID(result.driver, result.pool), result.device)
+            device = device_of(result)
             published = self.find_capacity(result)
             first = had.get(device, published)
             if first is None:
