@@ -71,10 +71,6 @@ class KeyedRates:
         self._left.put(key, (left - cost if left >= needed else left, now))
         return 0.0 if left >= needed else (needed - left) / per_second
 
-    def __len__(self) -> int:
-        """Return the number of keys."""
-        return len(self._left)
-
 
 class SharedRates:
     """The rate of each key, and the rate of all keys of a share together."""
@@ -89,7 +85,7 @@ class SharedRates:
         kept = 0 if is_unused else self._of_share.rate.burst * _KEPT
         return self._of_key.take(key, now, cost) or self._of_share.take(share, now, cost, kept)
 
-    def take_of_share(self, share: Share, now: float, cost: float = 1) -> float:
+    def take_of_share(self, share: Share, now: float, cost: float) -> float:
         """Use some of what a share has, for somebody without a limit of its own."""
         return self._of_share.take(share, now, cost)
 
