@@ -60,6 +60,11 @@ HTTP_STATUS: Final[Mapping[FailureCode, int]] = {
 }
 
 
+Leading = Annotated[
+    bool, Meta(description="Whether this replica allocates; only this one has reservations.")
+]
+
+
 class ResponsePart(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """A part of a response."""
 
@@ -109,9 +114,7 @@ class AllocationList(ResponsePart, frozen=True):
     """A page of allocations, by namespace and name; `continue` requests the next page."""
 
     items: tuple[ClaimAllocation, ...]
-    leading: Annotated[
-        bool, Meta(description="Whether this replica allocates; only this one has reservations.")
-    ]
+    leading: Leading
     next: str = field(default="", name="continue")
 
 
@@ -258,9 +261,7 @@ class QuotaList(ResponsePart, frozen=True):
     """A page of quotas, by namespace; `continue` requests the next page."""
 
     items: tuple[QuotaState, ...]
-    leading: Annotated[
-        bool, Meta(description="Whether this replica allocates; only this one has reservations.")
-    ]
+    leading: Leading
     next: str = field(default="", name="continue")
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Final, NamedTuple
 from msgspec import Meta, field
 from msgspec.structs import replace
 
-from allocator.api.messages import ApiCall, ResponsePart
+from allocator.api.messages import ApiCall, Leading, ResponsePart
 from allocator.api.reading import format_position
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.dra.generations import current_slices
@@ -52,9 +52,7 @@ class PoolStatusList(ResponsePart, frozen=True):
 
     pool_count: Annotated[int, Meta(description="How many pools match, also on other pages.")]
     pools: tuple[PoolStatus, ...]
-    leading: Annotated[
-        bool, Meta(description="Whether this replica allocates; only this one has reservations.")
-    ]
+    leading: Leading
     next: str = field(default="", name="continue")
 
 
