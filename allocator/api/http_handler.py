@@ -211,16 +211,13 @@ def _parse_query(query: str, call: ApiCall) -> Mapping[str, str]:
 
 
 def _failed(error: Exception, label: str) -> web.Response:
-    match error:
-        case RejectedRequestError():
-            return _rejected(error)
-        case ApiFailureError():
-            pass
-        case _:
-            fields = {"call": label}
-            _LOG.error("unhandled exception in a call", exc_info=error, extra={"fields": fields})
-            text = "unhandled exception; the log of the allocator has more"
-            error = ApiFailureError(FailureCode.BUG, text)
+    if isinstance(error, RejectedRequestError):
+        return _rejected(error)
+    if not isinstance(error, ApiFailureError):
+        fields = {"call": label}
+        _LOG.error("unhandled exception in a call", exc_info=error, extra={"fields": fields})
+        text = "unhandled exception; the log of the allocator has more"
+        error = ApiFailureError(FailureCode.BUG, text)
     status = HTTP_STATUS[error.failure.code]
     response = _response(status, msgspec.json.encode(error.failure))
     if error.retry_after:

@@ -140,17 +140,18 @@ def check_claim(pod: SchedulingPod, claim: Claim, state: AllocatorState) -> Reas
     if current.metadata.deletion_timestamp is not None:
         return make_reason(codes.CLAIM_BEING_DELETED, _STAGE, f"{name} is being deleted")
     if current.reduced and current.status.allocation is None:
-        message = (
-            f"{name} is too large: namespace {claim.metadata.namespace} has more than its share of "
-            "the allocator's memory"
-        )
-        return make_reason(codes.CLAIM_TOO_LARGE, _STAGE, message)
+        return _too_large(name, claim.metadata.namespace)
     consumers = current.status.reserved_for
     own = consumer_of(pod, uid_of(claim)).uid
     if len(consumers) >= MAX_CONSUMERS and all(each.uid != own for each in consumers):
         message = f"{name} is reserved for {len(consumers)} pods, which is the maximum"
         return make_reason(codes.CLAIM_HAS_MAX_CONSUMERS, _STAGE, message)
     return None
+
+
+def _too_large(what: str, namespace: str) -> Reason:
+    text = f"{what} is too large: namespace {namespace} has more than its share of the allocator's "
+    return make_reason(codes.CLAIM_TOO_LARGE, _STAGE, f"{text}memory")
 
 
 def _selection(pod: SchedulingPod) -> tuple[object, ...]:
@@ -184,11 +185,7 @@ def share_memory(pod: SchedulingPod, watched: Pod | None) -> SchedulingPod | Rea
     if size <= (MOST_BESIDE_WATCHED if own is not None and waits else MOST_NOT_WATCHED):
         return pod
     if own is not None:
-        message = (
-            f"pod {pod.namespace}/{pod.name} is too large: namespace {pod.namespace} has more than "
-            "its share of the allocator's memory"
-        )
-        return make_reason(codes.CLAIM_TOO_LARGE, _STAGE, message)
+        return _too_large(f"pod {pod.namespace}/{pod.name}", pod.namespace)
     raise ProtocolError(ErrorCode.NOT_READY, "the pod is not watched yet")
 
 

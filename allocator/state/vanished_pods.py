@@ -239,9 +239,10 @@ class VanishedPods:
     def find_reason(self) -> Reason | None:
         """Return the reason for a pod that waits; None if nothing is kept."""
         kept = tuple(each for each in self.claims.values() if each.holds)
-        nodes = len(self._list_nodes(kept))
-        text = self._describe(kept) if kept else ""
-        return make_reason(DEVICES_MAY_BE_IN_USE, "devices", text, nodes=nodes) if kept else None
+        if not kept:
+            return None
+        text, nodes = self._describe(kept), len(self._list_nodes(kept))
+        return make_reason(DEVICES_MAY_BE_IN_USE, "devices", text, nodes=nodes)
 
     def _list_nodes(self, several: Sequence[KeptClaim]) -> list[str]:
         pools = {(hold.pool, kept.node) for kept in several for hold in kept.holds}
