@@ -239,7 +239,7 @@ def test_a_share_that_was_found_before_another_one_was_reserved_is_not_reserved(
         share = msgspec.convert(share_of(amount), Allocation, dec_hook=decode_quantity)
         fitting = FittingNode("n1", (0, 0), Solution("n1", (share,)))
         search = cluster.decisions.requests.search(request)
-        refusals.append(reservations.reserve(request, fitting, search, 0.0))
+        refusals.append(reservations.reserve(request, fitting, search, 0.0, promised=False))
     assert refusals == [None, ReservationRefusal.HELD, None]
     assert [*ledger.reservations] == ["of-p", "of-r"]
     assert reservations.find("q") is None
