@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -26,7 +27,6 @@ from drawbridge.finding import Severity
 from drawbridge.ledger import codes
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.placing import PodPlacement
-from drawbridge.ledger.pods import Pod
 from drawbridge.ledger.stages import PodStages
 from drawbridge.solver.deviations import Allocator
 from drawbridge.solver.reasons import Reason, ReasonOfExample
@@ -53,13 +53,12 @@ _LOCAL_OPTIONS: Final = (
 def run_by_allocator(options: argparse.Namespace, inputs: SimulationInput, streams: Streams) -> int:
     """Ask the allocator, and print the placements as those of a local simulation."""
     findings = list(inputs.findings)
-    pods = [pod for each in inputs.pods for pod in each.list_pods()]
     told: tuple[Json, ...] = ()
-    if len(pods) > MAX_PODS:
-        text = f"the allocator is asked about {MAX_PODS} of {len(pods):,} pods"
+    if (pods := _count_pods(inputs)) > MAX_PODS:
+        text = f"the allocator is asked about {MAX_PODS} of {pods:,} pods"
         findings.append(LocatedFinding(codes.NOT_SIMULATED.at("", text)))
     try:
-        body = _body(inputs, pods[:MAX_PODS], by_stage=options.stages)
+        body = _body(inputs, by_stage=options.stages)
         told = tuple(ask_allocator(options, "/v1/simulate", body)["pods"])
     except ClusterReadError as error:
         failed = replace(error.finding, severity=Severity.ERROR)
@@ -77,11 +76,10 @@ class FoundPlacements(NamedTuple):
 
 def ask_cluster(options: argparse.Namespace, inputs: SimulationInput) -> FoundPlacements:
     """Let the allocator of the live cluster place the pods, if its API can express the command."""
-    pods = [pod for each in inputs.pods for pod in each.list_pods()]
-    if reason := next(_list_obstacles(options, inputs, len(pods)), ""):
+    if reason := next(_list_obstacles(options, inputs), ""):
         return FoundPlacements(not_asked=reason)
     try:
-        body = _body(inputs, pods, by_stage=options.stages)
+        body = _body(inputs, by_stage=options.stages)
         answer = ask_found_allocator(options, "/v1/simulate", body)
     except ClusterReadError as error:
         return FoundPlacements(not_asked=error.finding.message)
@@ -95,9 +93,12 @@ def print_found(
     return _print(options, inputs.findings, answer.placed, f"pod {answer.pod}", streams)
 
 
-def _list_obstacles(
-    options: argparse.Namespace, inputs: SimulationInput, pods: int
-) -> Iterator[str]:
+def _count_pods(inputs: SimulationInput) -> int:
+    """Return how many pods the input has; those of a workload can be too many to list."""
+    return sum(each.pods.number for each in inputs.pods)
+
+
+def _list_obstacles(options: argparse.Namespace, inputs: SimulationInput) -> Iterator[str]:
     """Yield why the API cannot place the pods as the command wants them."""
     if has_gangs(inputs):
         yield "it simulates one pod after the other, and some are members of gangs"
@@ -115,7 +116,7 @@ def _list_obstacles(
         yield "the input has errors"
     if any(each.pods.on_each_node for each in inputs.pods):
         yield "its API has no equivalent of a DaemonSet"
-    if not 0 < pods <= MAX_PODS:
+    if not 0 < (pods := _count_pods(inputs)) <= MAX_PODS:
         yield f"its API takes 1 to {MAX_PODS} pods, and the input has {pods:,}"
 
 
@@ -154,14 +155,15 @@ def _text(placed: Sequence[PodPlacement], stages: Sequence[PodStages], place: st
         yield f"Allocator: that of the cluster, at {place}. Nothing is reserved."
 
 
-def _body(inputs: SimulationInput, pods: Sequence[Pod], *, by_stage: bool) -> dict[str, Any]:
-    """Return the request: the pods, and all claims and templates of files.
+def _body(inputs: SimulationInput, *, by_stage: bool) -> dict[str, Any]:
+    """Return the request: the first pods, and all claims and templates of files.
 
     The allocator knows those of the live cluster.
     """
     loaded = inputs.objects
+    pods = chain.from_iterable(each.list_pods() for each in inputs.pods)
     objects: dict[str, Any] = {
-        "pods": pods,
+        "pods": [*islice(pods, MAX_PODS)],
         "claims": [each for each in loaded.claims if _is_in_file("ResourceClaim", each, inputs)],
         "templates": [
             template

@@ -4,6 +4,7 @@ A gang whose object is not in the input needs all of its members.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from msgspec.structs import replace
 
@@ -100,7 +101,7 @@ def _make_gang(
     """Return a gang with the members that run counted; None if each pod is scheduled alone."""
     if policy is not None and not policy.min_count:
         return None
-    members = tuple(pod for each in several for pod in each.list_pods(MAX_PLACED))
+    members = tuple(pod for each in several for pod in islice(each.list_pods(), MAX_PLACED))
     running = sum(each.group == group for each in inputs.running or ())
     least = max(0, policy.min_count - running) if policy else len(members)
     return Gang(group, members, least)

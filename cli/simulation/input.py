@@ -73,13 +73,12 @@ class PodsToPlace(NamedTuple):
     ignored: tuple[str, ...] = ()  # the rules of the pod that are not simulated
     hints: tuple[str, ...] = ()  # what requests devices of a scheduler that reads annotations
 
-    def list_pods(self, most: int | None = None) -> Iterator[Pod]:
-        """Yield the pods, those of a workload with a number each, and of these at the most some."""
+    def list_pods(self) -> Iterator[Pod]:
+        """Yield the pods, those of a workload with a number each; there can be millions."""
         if not self.path:
             yield self.pod
             return
-        number = self.pods.number if most is None else min(self.pods.number, most)
-        yield from (number_pod(self.pod, each) for each in range(number))
+        yield from (number_pod(self.pod, each) for each in range(self.pods.number))
 
 
 class SimulatedCluster(NamedTuple):

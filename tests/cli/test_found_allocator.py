@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from cli.simulation import input as simulated
+from drawbridge.ledger.replicas import number_pod
 from drawbridge.process.tls import ServingCertificate
 from tests.allocator.api_served import ServedApi
 from tests.allocator.clusters import Cluster
@@ -343,6 +345,25 @@ async def test_a_simulation_that_the_allocator_does_not_do_is_computed_here(
     assert (code, reason in line) == (1, True), out
     assert reason in json.loads(data)["allocatorNotAsked"]
     assert "default/train" in out
+
+
+async def test_no_more_pods_are_listed_than_the_allocator_is_asked_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed, stdin = list[int](), OURS.replace(": 3", ": 1000")
+    monkeypatch.setattr(
+        simulated, "number_pod", lambda pod, n: listed.append(n) or number_pod(pod, n)
+    )
+    async with bridged(tmp_path) as (api, _):
+        _, out, _ = await simulate(api, tmp_path, stdin=stdin)
+    assert "its API takes 1 to 100 pods, and the input has 1,000" in out
+    assert not listed
+    async with serving(Cluster(n1=2), is_local=True) as served:
+        url = f"http://127.0.0.1:{served.port}"
+        _, out, err = await run("simulate", "-f", "-", "--allocator-url", url, stdin=stdin)
+    assert "2 of 100 pods are placed." in out
+    assert "the allocator is asked about 100 of 1,000 pods" in out + err
+    assert listed == [*range(100)]
 
 
 async def test_a_simulation_with_native_placement_does_not_ask(tmp_path: Path) -> None:
