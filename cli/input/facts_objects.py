@@ -72,9 +72,14 @@ async def list_needed(
 
     Without these, all has to be readable.
     """
-    needed, spare = (_NEEDED, ()) if published is None else ((), _NEEDED)
+    values: list[dict[str, Value]] = []
     unread: list[LocatedFinding] = []
-    values = await live_cluster.list_kinds(session, needed, spare, unread)
+    for kind in _NEEDED:
+        listing = live_cluster.list_objects(session, kind)
+        if published is not None:
+            values += await live_cluster.read_if_allowed(listing, unread) or ()
+        else:
+            values += await listing
     for finding in (each.finding for each in unread):
         message = f"{finding.message}; {_INSTEAD}"
         findings.append(LocatedFinding(replace(finding, message=message)))

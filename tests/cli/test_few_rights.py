@@ -49,6 +49,37 @@ kind: ResourceClaim
 metadata: {name: many}
 spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.nvidia.com, count: 900}}]}}
 """
+# A small device, and a claim for one that only the cluster has.
+DEVICES = """
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: new}
+spec:
+  driver: gpu.nvidia.com
+  nodeName: new
+  pool: {name: new, generation: 1, resourceSliceCount: 1}
+  devices:
+  - {name: gpu-0, attributes: {type: {string: gpu}}, capacity: {memory: {value: 1Gi}}}
+---
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: gpu.nvidia.com}
+spec: {selectors: [{cel: {expression: "device.driver == 'gpu.nvidia.com'"}}]}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: large}
+spec:
+  devices:
+    requests:
+    - name: gpu
+      exactly:
+        deviceClassName: gpu.nvidia.com
+        count: 2
+        selectors:
+        - cel:
+            expression: device.capacity['gpu.nvidia.com'].memory.isGreaterThan(quantity('8Gi'))
+"""
 NEVER = "ResourceClaim/many TooManyDevices"
 USES_CLAIM = """
 apiVersion: v1
@@ -101,14 +132,18 @@ def publish(folder: Path) -> dict[str, Any]:
 
 
 def check(
-    folder: Path, roles: list[dict[str, Any]] | None, *objects: dict[str, Any], context: str = ""
+    folder: Path,
+    roles: list[dict[str, Any]] | None,
+    *objects: dict[str, Any],
+    context: str = "",
+    manifests: str = CHECKED,
 ) -> tuple[int, set[str], Printed]:
     """Check manifests in the namespace of a context.
 
     Return the exit code and which findings there are about which objects.
     """
     path = folder / "checked.yaml"
-    path.write_text(CHECKED, "utf-8")
+    path.write_text(manifests, "utf-8")
 
     def prepare(api: FakeApi) -> None:
         healthy(api)
@@ -217,6 +252,26 @@ def test_the_namespace_of_an_option_is_read_instead(tmp_path: Path) -> None:
     printed = translate(tmp_path, [watchers, FACTS], *words)
     told = [each["message"] for each in json.loads(printed.out)["findings"]]
     assert sum(each.endswith("only namespace watchers is read") for each in told) == 2
+
+
+@every_row("part", LISTED)
+def test_a_kind_that_is_not_served_is_no_kind_without_objects(part: str, tmp_path: Path) -> None:
+    def prepare(api: FakeApi) -> None:
+        healthy(api)
+        api.put(publish(tmp_path))
+        api.fail(404, times=9, part=part)
+
+    words = ("translate", "--context", "-f", str(LEGACY / "nvidia.yaml"))
+    printed = on_api(tmp_path, OBJECTS, *words, prepare=prepare)
+    assert (printed.code, printed.out) == (2, "")
+    assert "[ClusterUnreadable]" in printed.err
+
+
+def test_check_compares_no_claim_with_the_devices_of_the_manifests_only(tmp_path: Path) -> None:
+    code, about, _ = check(tmp_path, [OWN, FACTS], manifests=DEVICES)
+    assert (code, about) == (0, {"PartUnreadable"})
+    code, about, _ = check(tmp_path, None, *OBJECTS, manifests=DEVICES)
+    assert (code, about) == (0, {"ResourceSlice/new SliceOfMissingNode"})
 
 
 def test_check_says_nothing_of_what_may_not_be_read(tmp_path: Path) -> None:
