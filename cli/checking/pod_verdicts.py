@@ -106,13 +106,13 @@ def translate_pods(document: Document, context: TranslationContext) -> PodsOfDoc
 def _translate_place(
     document: Document, place: Place, context: TranslationContext, *, keep: bool
 ) -> TranslatedPod | tuple[Finding, ...]:
-    space = namespace_of(document)
+    space = namespace_of(document, context.namespace)
     value, added = place.pod, tuple[ClaimTemplate, ...]()
     if not keep and not is_opted_out(value):
         queue = find_kueue_queue(document.value)
         translation = translate(value, context, space, queue=queue)
         value, added = apply_edits(value, translation.edits), translation.templates
-    pod = read_pod_of(document, value)
+    pod = read_pod_of(document, value, space)
     if not isinstance(pod, Pod):
         return pod
     templates = (_decode_template(each, space) for each in added)

@@ -59,19 +59,19 @@ def report_wrong_specs(document: Document) -> Iterator[Finding]:
                 yield WRONG_TYPE.at(format_path((*path, "spec")), message, object=document.name)
 
 
-def read_pod_of(document: Document, value: Value) -> Pod | tuple[Finding, ...]:
+def read_pod_of(document: Document, value: Value, default: str = "") -> Pod | tuple[Finding, ...]:
     """Read a pod of a document, before or after a translation."""
     metadata = get_value(value, ("metadata",))
     written = metadata if isinstance(metadata, dict) else {}
     name = get_value(document.value, ("metadata", "name"))
-    named = {"name": name, **written, "namespace": namespace_of(document)}
+    named = {"name": name, **written, "namespace": namespace_of(document, default)}
     return pod_reader().read({"metadata": named, "spec": get_value(value, ("spec",))})
 
 
-def namespace_of(document: Document) -> str:
-    """Return the namespace of an object; `default` if a file omits it."""
+def namespace_of(document: Document, default: str = "") -> str:
+    """Return the namespace of an object; if a file omits it, this one, or else `default`."""
     namespace = get_value(document.value, ("metadata", "namespace"))
-    return namespace if isinstance(namespace, str) and namespace else _DEFAULT
+    return namespace if isinstance(namespace, str) and namespace else default or _DEFAULT
 
 
 def move_to_object(finding: Finding, about: str, place: Place) -> Finding:

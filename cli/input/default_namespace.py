@@ -8,13 +8,21 @@ from msgspec.structs import replace
 from drawbridge.cluster import resources
 from drawbridge.documents.document import Document, LocatedFinding
 from drawbridge.documents.paths import get_value
-from drawbridge.translate.manifests.workloads import find_places
+from drawbridge.documents.values import Value
+from drawbridge.translate.manifests import argo
+from drawbridge.translate.manifests.workloads import find_places, group_kind
 
 _DEFAULT: Final = "default"
 _KINDS: Final = frozenset(
     each.kind
     for each in vars(resources).values()
     if isinstance(each, resources.Resource) and each.namespaced
+)
+_CLUSTER_SCOPED: Final = frozenset(
+    {
+        ("trainer.kubeflow.org", "ClusterTrainingRuntime"),
+        ("argoproj.io", "ClusterWorkflowTemplate"),
+    }
 )
 
 
@@ -33,6 +41,14 @@ def _put(document: Document, namespace: str) -> Document:
     value, metadata = document.value, get_value(document.value, ("metadata",))
     if not (isinstance(value, dict) and isinstance(metadata, dict)) or metadata.get("namespace"):
         return document
-    if value.get("kind") not in _KINDS and not find_places(value):
+    if not _is_namespaced(value):
         return document
     return replace(document, value={**value, "metadata": {**metadata, "namespace": namespace}})
+
+
+def _is_namespaced(value: dict[str, Value]) -> bool:
+    """Whether an object whose namespace decides something is in one."""
+    kind = group_kind(value)
+    if kind in _CLUSTER_SCOPED:
+        return False
+    return kind[1] in _KINDS or kind in argo.SPECS or bool(find_places(value))

@@ -69,7 +69,7 @@ def answer(options: argparse.Namespace, streams: Streams) -> int:
 
 def _find_answer(options: argparse.Namespace, inputs: SimulationInput) -> Adjustment:
     namespace, _, name = options.adjust.rpartition("/")
-    full_name = f"{namespace or options.namespace or 'default'}/{name}"
+    full_name = f"{namespace or options.namespace or inputs.namespace or 'default'}/{name}"
     schedulers = find_schedulers(inputs)
     placer = schedulers.new_placer()
     claims = placer.claims
