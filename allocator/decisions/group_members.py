@@ -1,9 +1,10 @@
 """The members of a group that ask the same or share claims, and what each gets where they fit."""
 
 from collections import Counter
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -28,6 +29,9 @@ from drawbridge.pod_groups import COSCHEDULING_LABEL
 from drawbridge.solver.answers import Solution
 from drawbridge.solver.gangs import GangPlacement, MemberKind
 from drawbridge.solver.reasons import Reason
+
+# Members that share claims are left out in so many ways, after those with most of each thing.
+_MOST_CHOICES: Final = 32
 
 
 class AskingMember(msgspec.Struct, frozen=True):
@@ -140,39 +144,50 @@ class GroupMembers(msgspec.Struct, frozen=True):
         return max(needed - len(self.alone), 0)
 
     def list_choices(self, needed: int) -> Iterator["GroupMembers"]:
-        """Yield what to search for: all, the fewest, and those without the members of a kind.
+        """Yield what to search for: all, the fewest, and others of as many members.
 
-        There are few kinds (`find_problem`). What has room in their place follows.
+        What has room in their place follows.
         """
         yield self
-        if (fewest := self.choose_fewest(needed)) is not self:
-            yield fewest
-        for like in self._list_joined():
-            if (choice := self.choose_fewest(needed, (like,))) is not self:
+        for left_out in self._list_left_out(len(self) - needed):
+            if (choice := self.choose_fewest(needed, left_out)) is not self:
                 yield choice
         for members in self.others:
             if len(members) >= needed:
-                joined = members._list_joined()  # noqa: SLF001  # of this class
-                behind = (key for key in joined if key != members.foremost)
-                yield members.choose_fewest(needed, behind)
+                joined = members._joined()  # noqa: SLF001  # of this class
+                behind = (key for key in sorted(joined) if key != members.foremost)
+                yield members.choose_fewest(needed, dict.fromkeys(behind, len(members)))
 
-    def _list_joined(self) -> Sequence[bytes]:
-        """Return the things that members ask for which share claims, if these are several."""
+    def _joined(self) -> Counter[bytes]:
+        """Count, by what they ask for, the members that share claims."""
         joined = (each for sets in self.of_kind for each in sets if len(each.members) > 1)
-        keys = sorted({member.key for each in joined for member in each.members})
-        return keys if len(keys) > 1 else ()
+        return Counter(member.key for each in joined for member in each.members)
 
-    def choose_fewest(self, needed: int, like: Iterable[bytes] = ()) -> "GroupMembers":
+    def _list_left_out(self, spare: int) -> Iterator[Mapping[bytes, int]]:
+        """Yield how many of which to leave out at first: anyone, most of each, and other numbers.
+
+        These are as many as are left out in all. Without a limit, they would be too many.
+        """
+        joined = sorted(self._joined().items())
+        keys, counts = [key for key, _ in joined], [count for _, count in joined]
+        yield {}
+        if len(keys) > 1:
+            yield from ({key: spare} for key in keys)
+            numbers = islice(_share_out(min(spare, sum(counts)), counts), _MOST_CHOICES)
+            yield from (dict(zip(keys, each, strict=True)) for each in numbers if max(each) < spare)
+
+    def choose_fewest(self, needed: int, left_out: Mapping[bytes, int]) -> "GroupMembers":
         """Return only so many members of sets whose members do not only share claims.
 
-        At first those `like` some keys are left out, in their order. Which of the others get
-        devices, the search finds.
+        At first those with some keys are `left_out`, at most so many of each, in their order. Which
+        of the others get devices, the search finds.
         """
         spare, sets = len(self) - needed, [*chain.from_iterable(self.of_kind)]
-        for key in (*like, None):
+        for key, most in (*left_out.items(), (None, spare)):
+            end = max(0, spare - most)
             for at, members in enumerate(sets):
-                if spare > 0:
-                    sets[at] = members.without_spare(spare, key)
+                if spare > end:
+                    sets[at] = members.without_spare(spare - end, key)
                     spare -= len(members.members) - len(sets[at].members)
         if spare == len(self) - needed:
             return self
@@ -224,6 +239,17 @@ class MemberPlaces(msgspec.Struct, frozen=True):
                 # The sets behind those that are placed stay in the iterator.
                 for allocations, placed in zip(of_sets, waiting, strict=False):
                     yield from placed.fit(on_node.node, allocations)
+
+
+def _share_out(number: int, most: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Yield each way to share out a number, of which each place gets at most so many."""
+    if not most:
+        yield ()
+        return
+    first, *others = most
+    for count in range(min(first, number), max(0, number - sum(others)) - 1, -1):
+        for rest in _share_out(number - count, others):
+            yield count, *rest
 
 
 def _count_choices(claim: Claim) -> int:

@@ -178,6 +178,28 @@ def test_a_member_that_fits_nowhere_keeps_no_others_from_devices(large: str) -> 
     assert len(cluster.held()) == 3
 
 
+@every_row("fitting", tuple(itertools.combinations(("m0", "m1", "m2", "m3"), 2)))
+def test_any_two_of_four_different_members_get_devices(fitting: tuple[str, ...]) -> None:
+    cluster = Cluster(n1=3)
+    own = {
+        uid: claim(
+            uid, requests=[{"name": uid, "exactly": {"deviceClassName": "gpu", "count": count}}]
+        )
+        for uid, count in (
+            dict.fromkeys(("m0", "m1", "m2", "m3"), 3) | dict.fromkeys(fitting, 1)
+        ).items()
+    }
+    assert ask(cluster, *own, own=own, least=2).complete
+    assert [uid for uid in own if cluster.decisions.reservations.is_promised(uid)] == [*fitting]
+
+
+def test_members_are_left_out_in_few_ways() -> None:
+    cluster = Cluster(n1=1)
+    own = {f"m{number}": claim(f"c-m{number}", number + 2) for number in range(16)}
+    reply = ask(cluster, *own, own=own, least=8)
+    assert (reply.complete, cluster.held()) == (True, [])
+
+
 @every_row("elsewhere", tuple(OWN))
 def test_a_member_for_other_nodes_keeps_those_that_share_its_claim_from_none(
     elsewhere: str,
