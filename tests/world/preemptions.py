@@ -22,7 +22,7 @@ from tests.world.budgets import PLURAL, find_violating
 from tests.world.evictions import Evictions
 from tests.world.network import Network
 from tests.world.nodes import Device, Hold, make_hold
-from tests.world.objects import NODES
+from tests.world.objects import ALL_NODES, NODES
 from tests.world.watches import Follower, Front
 
 
@@ -153,8 +153,11 @@ def read_holds(holds: Iterable[LedgerHold]) -> frozenset[Hold]:
     )
 
 
-def list_published(parts: _Parts, *, tainted: bool = True) -> set[Device]:
-    """Return the devices of the pools of which an allocator has all slices."""
+def list_published(parts: _Parts, *, usable: bool = False) -> set[Device]:
+    """Return the devices of the pools of which an allocator has all slices.
+
+    Those are `usable` that have no taint, and of which it knows whether they are shared.
+    """
     slices = [cached.value for cached in parts.caches.slices.all()]
     newest: dict[tuple[str, str], int] = {}
     for slice_ in slices:
@@ -167,17 +170,22 @@ def list_published(parts: _Parts, *, tainted: bool = True) -> set[Device]:
         if slice_.generation == newest[slice_.driver, slice_.pool]
         and counts[slice_.driver, slice_.pool, slice_.generation] == slice_.slice_count
         for device in slice_.devices
-        if tainted or not device.taints
+        if not usable or not device.taints
+        if not usable or device.allow_multiple_allocations == _is_shared(slice_.pool, device.name)
     }
 
 
+def _is_shared(pool: str, device: str) -> bool:
+    return pool in ALL_NODES and device in ALL_NODES[pool].shared
+
+
 def _find_unknown(parts: _Parts, pod: JSON) -> frozenset[Hold]:
-    """Return the devices of which an allocator has not all slices of the pool, or with a taint.
+    """Return the devices that are not published as usable, as far as an allocator has heard.
 
     And all of a node that is not its own, because of a fence that was just opened, for example, or
     on which the pod cannot start, as far as it has heard.
     """
-    decisions, published = parts.state.decisions, list_published(parts, tainted=False)
+    decisions, published = parts.state.decisions, list_published(parts, usable=True)
     state, request = decisions.state, decisions.requests.find(pod["metadata"]["uid"])
     usable = {
         name
