@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
+from controller.current_writes import write_unless_changed
 from controller.kept_writes import merge_kept
 from controller.protocols import Gauge, ObjectCache, ObjectStore, Reporter, WatchedObject
 from controller.reconcile import FailedLast
 from controller.watched_objects import PartialObject
-from drawbridge.api_error import ApiError
 from drawbridge.ledger.node_holds import NodeHold, read_node_hold
 from drawbridge.names import HOLD_ANNOTATION, MOVING_ANNOTATION
 
@@ -69,10 +69,5 @@ class EndedHoldReconciler:
             return
         version, annotations = cached.version, {HOLD_ANNOTATION: None}
         change = {"metadata": {"resourceVersion": version, "annotations": annotations}}
-        try:
-            await merge_kept(self._store, name, change)
-        except ApiError as error:
-            if error.code not in (404, 409):  # the node was deleted, or has changed
-                raise
-            return
-        self._reporter.count(NAME, "removed")
+        if await write_unless_changed(merge_kept(self._store, name, change)):
+            self._reporter.count(NAME, "removed")

@@ -24,6 +24,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from controller.current_writes import write_unless_changed
 from controller.fair_queue import FairQueue
 from controller.giving_back import GivingBack
 from controller.new_findings import NewFindings
@@ -363,13 +364,8 @@ def _order(
 
 async def _delete_rule(store: ObjectStore, rule: tuple[str, Unstructured]) -> None:
     metadata = rule[1]["metadata"]
-    try:
-        await store.delete(
-            metadata["name"], uid=metadata["uid"], version=metadata["resourceVersion"]
-        )
-    except ApiError as error:
-        if not error.changed:
-            raise
+    version = metadata["resourceVersion"]
+    await write_unless_changed(store.delete(metadata["name"], uid=metadata["uid"], version=version))
 
 
 async def _create_rule(store: ObjectStore, rule: tuple[str, dict[str, Any]]) -> None:

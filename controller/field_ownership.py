@@ -6,9 +6,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from controller.current_writes import write_unless_changed
 from controller.protocols import ObjectStore
 from drawbridge.agreement.field_ownership import compose_release
-from drawbridge.api_error import ApiError
 
 
 async def release_fields(store: ObjectStore, live: Mapping[str, Any] | None, manager: str) -> None:
@@ -16,9 +16,4 @@ async def release_fields(store: ObjectStore, live: Mapping[str, Any] | None, man
     patch = compose_release(live, manager)
     if patch is None or live is None:
         return
-    try:
-        await store.merge(live["metadata"]["name"], patch)
-    except ApiError as error:
-        # The watch shows the change, and the next run composes another patch.
-        if error.code not in (404, 409):
-            raise
+    await write_unless_changed(store.merge(live["metadata"]["name"], patch))

@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from controller.current_writes import write_unless_changed
 from controller.former_nodes import FormerNodes
 from controller.giving_back import GivingBack
 from controller.kept_writes import merge_kept
@@ -49,7 +50,6 @@ from drawbridge.agreement.owned_pools import (
     report_selection,
     report_unfenced_nodes,
 )
-from drawbridge.api_error import ApiError
 from drawbridge.config.model import Configuration
 from drawbridge.config.placement import owned_pools
 from drawbridge.names import SETTLED_ANNOTATION
@@ -328,10 +328,5 @@ class OwnedNodeReconciler:
     ) -> bool:
         """Change a node; False if it was deleted, or has changed."""
         metadata = {"resourceVersion": cached.version, "annotations": dict(annotations)}
-        try:
-            await merge_kept(self._store, cached.name, {"metadata": metadata, **fields})
-        except ApiError as error:
-            if error.code not in (404, 409):
-                raise
-            return False
-        return True
+        change = {"metadata": metadata, **fields}
+        return await write_unless_changed(merge_kept(self._store, cached.name, change))

@@ -25,6 +25,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from controller.current_writes import write_unless_changed
 from controller.former_classes import FormerClasses
 from controller.kept_writes import NotKeptError, Pauses, apply_kept
 from controller.mirrored_quota import (
@@ -439,19 +440,13 @@ class QuotaMirrorReconciler:
 
     async def _delete(self, own_quota: WatchedQuota) -> None:
         metadata = own_quota.metadata
-        try:
-            await self._store.delete(
-                MIRRORED_QUOTA,
-                metadata.namespace,
-                uid=metadata.uid,
-                version=metadata.resource_version,
+        version = metadata.resource_version
+        if await write_unless_changed(
+            self._store.delete(
+                MIRRORED_QUOTA, metadata.namespace, uid=metadata.uid, version=version
             )
-        except ApiError as error:
-            # The quota changed a moment ago; its watch event triggers the next run.
-            if error.code not in (404, 409):
-                raise
-            return
-        self._reporter.count(NAME, "removed")
+        ):
+            self._reporter.count(NAME, "removed")
 
     def _charge(self, name: str) -> NameCharge:
         context, charges = self._charges

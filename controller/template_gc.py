@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from controller.current_writes import write_unless_changed
 from controller.protocols import (
     ObjectCache,
     ObjectStore,
@@ -127,13 +128,8 @@ class TemplateGarbageCollector:
         """Record the use, so that the pods of the namespace are not listed again for a day."""
         annotations = {USED_ANNOTATION: format_time(self._now())}
         change: Unstructured = {"metadata": {"annotations": annotations, "uid": template.uid}}
-        try:
-            await self._store.merge(template.name, change, template.namespace)
-        except ApiError as error:
-            if error.code not in (404, 409):
-                raise
-            return
-        self._reporter.count(NAME, "renewed")
+        if await write_unless_changed(self._store.merge(template.name, change, template.namespace)):
+            self._reporter.count(NAME, "renewed")
 
     async def _delete(self, template: WatchedObject[PartialObject]) -> None:
         try:
@@ -142,7 +138,7 @@ class TemplateGarbageCollector:
             )
         except ApiError as error:
             # Admission renewed the template, or it is already gone.
-            if error.code not in (404, 409):
+            if not error.changed:
                 raise
             return
         if deleted:
