@@ -134,7 +134,7 @@ class DualNodeReconciler:
         self._held = {name: each for name, each in self._held.items() if name in work}
 
         async def label() -> None:
-            await self._labels.process_each(missing, lambda item: self._label_dual(item[0]))
+            await self._labels.process_each(missing, lambda name, _: self._label_dual(name))
 
         async def list_pods() -> None:
             await self._list_each(work, by_name)
@@ -142,7 +142,7 @@ class DualNodeReconciler:
         try:
             # Pods of other nodes decide nothing about a node that is dual.
             parts = {"label": label, "list": list_pods}
-            await self._parts.process_each(parts, lambda part: part[1]())
+            await self._parts.process_each(parts, lambda _, part: part())
         finally:
             description = describe_dual_nodes(dual_nodes)
             findings = [*self._held.values(), *([description] if description else ())]
@@ -160,8 +160,7 @@ class DualNodeReconciler:
     ) -> None:
         """List the pods of a bounded number of nodes, and write the labels that they decide."""
 
-        async def process(item: tuple[str, frozenset[str] | None]) -> None:
-            name, drivers = item
+        async def process(name: str, drivers: frozenset[str] | None) -> None:
             # What was done before took time.
             cached = self._nodes.get(name)
             if cached is None:

@@ -61,8 +61,7 @@ class EndedHoldReconciler:
         ended = dict.fromkeys(find_ended(self._nodes.all(), self._now()))
         await self._failed_last.process_each(ended, self._remove, MAX_CHANGES)
 
-    async def _remove(self, item: tuple[str, None]) -> None:
-        name, _ = item
+    async def _remove(self, name: str, _: None) -> None:
         cached = self._nodes.get(name)
         # What was removed before it took time, and another hold can have begun meanwhile.
         if cached is None or not any(find_ended([cached], self._now())):

@@ -346,7 +346,7 @@ class _Rules:
             "create": partial(self._created.process_each, created, create, MAX_RULES),
         }
         try:
-            await self._parts.process_each(parts, lambda part: part[1]())
+            await self._parts.process_each(parts, lambda _, part: part())
         except (ApiError, OSError) as error:
             return _Outcome(error=error)
         return _Outcome(is_done=max(len(deleted), len(created)) <= MAX_RULES)
@@ -362,15 +362,15 @@ def _order(
     return {name: missing[name] for _, name in islice(turns.drain(), MAX_RULES)} | {**missing}
 
 
-async def _delete_rule(store: ObjectStore, rule: tuple[str, Unstructured]) -> None:
-    metadata = rule[1]["metadata"]
+async def _delete_rule(store: ObjectStore, name: str, rule: Unstructured) -> None:
+    metadata = rule["metadata"]
     version = metadata["resourceVersion"]
-    await write_unless_changed(store.delete(metadata["name"], uid=metadata["uid"], version=version))
+    await write_unless_changed(store.delete(name, uid=metadata["uid"], version=version))
 
 
-async def _create_rule(store: ObjectStore, rule: tuple[str, dict[str, Any]]) -> None:
+async def _create_rule(store: ObjectStore, _: str, rule: Unstructured) -> None:
     try:
-        await store.create(rule[1])
+        await store.create(rule)
     except ApiError as error:
         if not error.exists:
             raise

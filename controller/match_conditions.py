@@ -61,8 +61,8 @@ class MatchConditionReconciler:
     async def reconcile(self) -> None:
         """Report which webhooks may not be called now, then apply the required conditions."""
 
-        async def release(item: tuple[str, Unstructured | None]) -> None:
-            await release_fields(self._stores[item[0]], item[1], FIELD_MANAGER)
+        async def release(kind: str, live: Unstructured | None) -> None:
+            await release_fields(self._stores[kind], live, FIELD_MANAGER)
 
         configuration = self._configuration()
         served = serves_guard(await self._live.read_deployment())

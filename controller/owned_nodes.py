@@ -201,7 +201,7 @@ class OwnedNodeReconciler:
         try:
             # What keeps nodes from their taint is no reason to keep others closed.
             parts = {"add": add, "remove": remove, "note": note}
-            await self._parts.process_each(parts, lambda part: part[1]())
+            await self._parts.process_each(parts, lambda _, part: part())
         finally:
             findings = (
                 report_selection(owned, decided),
@@ -218,8 +218,8 @@ class OwnedNodeReconciler:
         What always comes again, as a taint that somebody removes, keeps nothing else waiting.
         """
 
-        async def write(change: tuple[str, TaintChange]) -> None:
-            await self._write(change[1])
+        async def write(_: str, change: TaintChange) -> None:
+            await self._write(change)
             self._written += 1
 
         self._waiting.pop(failed_last, None)

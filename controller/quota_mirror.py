@@ -308,7 +308,7 @@ class QuotaMirrorReconciler:
             self._former.note_change(self._charges[0], context, namespaces)
             self._charges, self._plans = (context, {}), {}
         due = dict.fromkeys(self._namespaces.find_due())
-        await self._failed_last.process_each(due, lambda item: self._reconcile_namespace(item[0]))
+        await self._failed_last.process_each(due, lambda name, _: self._reconcile_namespace(name))
 
     def look_at_all(self) -> None:
         """Look at all namespaces in the next run, whatever has changed of their quotas."""

@@ -120,7 +120,7 @@ class FailedLast:
     async def process_each(
         self,
         items: Mapping[str, T],
-        process: Callable[[tuple[str, T]], Awaitable[None]],
+        process: Callable[[str, T], Awaitable[None]],
         most: int | None = None,
     ) -> None:
         """Process every item, or some up to a number, as `process_each` does.
@@ -134,7 +134,7 @@ class FailedLast:
             self.results[item[0]] = True
             try:
                 with pauses.follow(*item) if pauses else nullcontext():
-                    await process(item)
+                    await process(*item)
             except Exception as error:
                 self.results[item[0]] = not _is_of_item(error)
                 raise

@@ -103,20 +103,18 @@ class TemplateGarbageCollector:
         self._templates_of = {name: before.get(name) or FailedLast() for name in unused}
         await self._failed_last.process_each(unused, self._collect_namespace)
 
-    async def _collect_namespace(self, unused: tuple[str, _Templates]) -> None:
+    async def _collect_namespace(self, namespace: str, templates: _Templates) -> None:
         """Delete the templates that no pod of the namespace refers to, and renew the others.
 
         A namespace out of scope keeps its templates.
         """
-        namespace, templates = unused
         if not self._is_enforced(namespace):
             return
         referenced = set[str]()
         async for pod in self._pods.iterate(namespace):
             referenced |= referenced_templates(pod)
 
-        async def collect(item: tuple[str, WatchedObject[PartialObject]]) -> None:
-            name, template = item
+        async def collect(name: str, template: WatchedObject[PartialObject]) -> None:
             if name in referenced:
                 await self._renew(template)
             else:

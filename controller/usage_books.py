@@ -241,8 +241,7 @@ class UsageReconciler:
         waiting = dict.fromkeys(namespace for namespace, _ in self._observer.waiting.values())
         await self._failed_last.process_each(waiting, self._find_owners_in, _NAMESPACES_A_RUN)
 
-    async def _find_owners_in(self, item: tuple[str, None]) -> None:
-        namespace, _ = item
+    async def _find_owners_in(self, namespace: str, _: None) -> None:
         # Pods that are created while the list is under way are not in it.
         wanted = self._observer.waiting_in(namespace)
         await self._observer.add_pods(namespace, wanted, self._pods.iterate(namespace))

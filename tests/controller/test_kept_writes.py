@@ -61,9 +61,9 @@ def test_a_pause_holds_back_the_same_write_of_an_item(
 ) -> None:
     sent = list[int]()
 
-    async def process(item: tuple[str, str]) -> None:
+    async def process(_: str, kind: str) -> None:
         sent.append(second)
-        if item[1] != "kept":
+        if kind != "kept":
             raise NotKeptError("node", "metadata")
 
     failed_last = FailedLast(lambda: float(second))

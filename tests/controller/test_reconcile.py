@@ -243,9 +243,9 @@ def test_items_that_failed_come_behind_the_others_in_the_next_run(
 ) -> None:
     failed_last, tried = FailedLast(), list[str]()
 
-    async def process(item: tuple[str, None]) -> None:
-        tried.append(item[0])
-        if item[0] in "ace":
+    async def process(name: str, _: None) -> None:
+        tried.append(name)
+        if name in "ace":
             raise ApiError(code, "Denied")
 
     for expected in runs:
@@ -259,9 +259,9 @@ def test_an_item_that_always_ends_the_run_stops_no_other_one_that_failed() -> No
     failed_last, tried = FailedLast(), list[str]()
     errors = [ApiError(429, "TooManyRequests")] * 4
 
-    async def process(item: tuple[str, None]) -> None:
-        tried.append(item[0])
-        if item[0] == "a" or errors:
+    async def process(name: str, _: None) -> None:
+        tried.append(name)
+        if name == "a" or errors:
             raise errors.pop() if errors else ApiError(429, "TooManyRequests")
 
     for _ in range(6):
