@@ -18,6 +18,7 @@ import msgspec
 
 from controller.device_users import find_owner
 from controller.protocols import ObjectCache, Unstructured, WatchedObject
+from controller.steps import iterate_in_steps
 from controller.watched_objects import PartialObject
 from drawbridge.agreement.owned_templates import (
     LARGEST_TEMPLATE,
@@ -40,7 +41,6 @@ from drawbridge.usage.changes import (
 # The last minutes of a day are written after its end.
 _DAYS: Final = 2
 _MINUTE: Final = 60
-PODS_A_STEP: Final = 100
 # Groups of alike pods that are noted until a book is written: ten times the rows of a book.
 MOST_NOTED: Final = 4_000
 # Of one pod; a pod that was translated rarely has more than two.
@@ -104,11 +104,9 @@ class ChangeCounter:
         self._of_namespace.clear()
         self._newest = 0
         try:
-            for number, pod in enumerate(pods, 1):
+            async for pod in iterate_in_steps(pods):
                 if _created(pod.value) > since and _names_template(pod.value):
                     self._note(pod.value)
-                if number % PODS_A_STEP == 0:
-                    await asyncio.sleep(0)  # others run
         except asyncio.CancelledError:
             self._books = {}
             raise

@@ -26,6 +26,7 @@ from controller.protocols import (
     WatchedObject,
 )
 from controller.reconcile import process_each
+from controller.steps import iterate_in_steps
 from controller.watched_objects import PartialObject
 from drawbridge.agreement.generated_claims import find_lost_field
 from drawbridge.agreement.operation_codes import CLAIM_CHANGED
@@ -41,7 +42,6 @@ NAME: Final = "claims"
 # names a pod which never comes.
 _RUNS: Final = 12
 _MOST_COMPARED: Final = 4096
-_CLAIMS_PER_STEP: Final = 200
 
 
 class ClaimStore(Protocol):
@@ -93,10 +93,8 @@ class ChangedClaimReconciler:
         if not self._has_pods():
             return
         if self._is_first_run:
-            for number, claim in enumerate(tuple(self._claims.all()), 1):
+            async for claim in iterate_in_steps(tuple(self._claims.all())):
                 self.claim_changed(None, claim)
-                if number % _CLAIMS_PER_STEP == 0:
-                    await asyncio.sleep(0)  # others run
             self._is_first_run = False
         self._queue.update(self._left)
         await process_each(self._queue.drain(), self._process)

@@ -15,7 +15,6 @@ the allocator can use it all the time. Then an annotation of the policy says tha
 and the policy names it until no allocator of ours writes to it any more (controller.giving_back).
 """
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
@@ -31,6 +30,7 @@ from controller.new_findings import NewFindings
 from controller.owned_nodes import MAX_CHANGES
 from controller.protocols import ObjectCache, ObjectReference, ObjectStore, Reporter, Unstructured
 from controller.reconcile import FailedLast
+from controller.steps import iterate_in_steps
 from controller.watched_objects import WatchedNode
 from drawbridge.agreement.device_fence import (
     MAX_CHARACTERS,
@@ -76,7 +76,6 @@ KEEP_SECONDS: Final = 2 * SETTLE_SECONDS
 SECONDS_PER_CHANGES: Final = 2
 # A rule that somebody removed is back by then. Until then other schedulers are refused later.
 RULE_SECONDS: Final = 15.0
-_POOLS_PER_STEP: Final = 200
 # Of a slow API server, the policy is read in between.
 MAX_RULES: Final = 100
 # A second `kubectl apply` is no reason to close nodes.
@@ -241,9 +240,7 @@ class FenceRuleReconciler:
         values = (cached.value for cached in self._sources.slices.all())
         published = [value for value in values if isinstance(value, Slice)]
         pools = {}
-        for number, (pool, slices) in enumerate(group_slices(owned, published).items()):
-            if number % _POOLS_PER_STEP == 0:
-                await asyncio.sleep(0)  # others run
+        async for pool, slices in iterate_in_steps(group_slices(owned, published).items()):
             node = find_open_node(owned, pool, slices, self._find_node)
             if node is not None:
                 pools[pool] = node

@@ -37,6 +37,7 @@ from controller.protocols import (
     WatchedObject,
 )
 from controller.reconcile import process_each
+from controller.steps import iterate_in_steps
 from controller.template_use import is_created_ahead
 from controller.template_users import TemplateUsers
 from controller.watched_objects import PartialObject, WatchedPod
@@ -88,7 +89,6 @@ _EVENTS: Final = {
 }
 # What the API server did to a template, which can end at any time as a rejection does.
 _OF_THE_SERVER: Final = (CLAIM_FIELD_DROPPED.name, TEMPLATE_CHANGED.name)
-_PODS_PER_STEP: Final = 200
 _MAX_ERROR: Final = 200  # characters; a tenant may write what it quotes
 # The time of a pod in a namespace whose pods take long. An ordinary one takes less.
 LEAST_SECONDS: Final = 0.005
@@ -232,10 +232,8 @@ class MissingTemplateReconciler:
 
     async def _queue_all(self) -> None:
         """Queue the pods from before the term, as they are when it is their turn."""
-        for number, pod in enumerate(tuple(self._pods.all()), 1):
+        async for pod in iterate_in_steps(tuple(self._pods.all())):
             self.pod_changed(None, self._pods.get(pod.name, pod.namespace))
-            if number % _PODS_PER_STEP == 0:
-                await asyncio.sleep(0)  # others run
 
     async def _process_pod(self, key: NamespacedName) -> None:
         """Ensure the templates of one pod; the pod is queued again if this raises."""

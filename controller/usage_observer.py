@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 from controller.device_users import format_owner, name_root_owner
 from controller.plugin_usage import PluginNames, read_plugin_use
 from controller.protocols import ObjectCache, Unstructured, WatchedObject
+from controller.steps import STEP, iterate_in_steps
 from controller.watched_objects import WatchedPod
 from drawbridge.agreement.published_slices import PublishedSlices
 from drawbridge.agreement.scope import PodMetadata, PodOwner
@@ -39,7 +40,6 @@ _FORMER_SECONDS: Final = 900
 # After so many seconds without a change or bookmark, a list ends what is observed; after less, they
 # are a gap only. An API server that lets each watch fail at once would else leave nothing.
 _SHORT_BREAK: Final = 10
-_CLAIMS_PER_STEP: Final = 100
 _POD: Final = "Pod"
 # Begins an owner that is not known yet; namespace and UID of the pod follow. A tenant can write the
 # UID of any pod in an owner reference, so it counts in the namespace of the claim only.
@@ -180,18 +180,14 @@ class UsageObserver:
     async def _begin(self) -> None:
         held: dict[str, HeldClaim] = {}
         uids: dict[PodKey, str] = {}
-        for number, claim in enumerate(self._claims.all()):
+        async for claim in iterate_in_steps(self._claims.all()):
             held[claim.uid] = self._held_by(claim.value)
             uids[claim.namespace, claim.name] = claim.uid
-            if number % _CLAIMS_PER_STEP == 0:
-                await asyncio.sleep(0)  # others run
         pods: dict[PodKey, str] = {}
-        for number, pod in enumerate(self._device_pods.all()):
+        async for pod in iterate_in_steps(self._device_pods.all()):
             if pod.value.spec.node_name:
                 held[_key_of(pod)] = self._read_pod(pod.value)
                 pods[pod.namespace, pod.name] = _key_of(pod)
-            if number % _CLAIMS_PER_STEP == 0:
-                await asyncio.sleep(0)
         # Exact sums of many claims take long.
         sums = await asyncio.to_thread(sum_claims, tuple(held.values()))
         while self._changed or self._changed_pods:
@@ -210,7 +206,7 @@ class UsageObserver:
         find: Callable[[PodKey], tuple[str, HeldClaim] | None],
     ) -> None:
         """Take some of what changed meanwhile into the sums."""
-        keys = [changed.pop() for _ in range(min(_CLAIMS_PER_STEP, len(changed)))]
+        keys = [changed.pop() for _ in range(min(STEP, len(changed)))]
         before = [held.pop(uids.pop(key)) for key in keys if key in uids]
         after = []
         for key in keys:

@@ -7,6 +7,7 @@ from typing import Final
 
 from controller.device_users import NO_DEVICES, DeviceUsers
 from controller.protocols import ObjectCache
+from controller.steps import iterate_in_steps
 from controller.usage_books import OTHERS, Group
 from controller.usage_observer import UsageObserver, name_owner
 from drawbridge.dra.device import Attribute
@@ -19,7 +20,6 @@ from drawbridge.usage.claims import ClaimHolding, HeldPart, measure_part
 # Series of drawbridge_held_devices: the accounts that hold most.
 MAX_ACCOUNTS: Final = 500
 _UUID: Final = "uuid"
-_CLAIMS_PER_STEP: Final = 200
 _NO_USERS: Final = DeviceUsers(NO_DEVICES)
 
 
@@ -75,13 +75,11 @@ class UsageSeries:
         """Return the first devices that claims hold, whole or in part, and how many others."""
         shown: list[tuple[ClaimHolding, tuple[HeldPart, ...]]] = []
         left, held = self._max_devices, 0
-        for number, holding in enumerate(self._observer.holdings(), 1):
+        async for holding in iterate_in_steps(self._observer.holdings()):
             held += len(holding.parts)
             if parts := holding.parts[:left]:
                 shown.append((holding, parts))
                 left -= len(parts)
-            if number % _CLAIMS_PER_STEP == 0:
-                await asyncio.sleep(0)
         # The users of one pod at a time are kept, because a tenant decides how many these are.
         described: list[tuple[tuple[str, ...], float]] = []
         shown.sort(key=lambda each: (each[0].namespace, each[0].pods))

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from controller import change_books
+from controller.steps import STEP
 from controller.usage_books import MAX_BYTES
 from drawbridge.documents.values import Value
 from drawbridge.translate.changes.template import make_template
@@ -240,7 +241,7 @@ def test_pods_of_one_template_are_counted_in_the_minute_in_which_each_was_create
 
 def test_a_leader_begins_in_steps_and_counts_each_pod_once() -> None:
     cluster = Cluster()
-    pods = 5 * change_books.PODS_A_STEP
+    pods = 5 * STEP
     for number in range(pods):
         translated_pod(cluster, f"p{number}")
     counter = Controller(cluster).changes
@@ -371,7 +372,7 @@ def test_the_changes_of_a_day_outlast_a_leader_that_starts_after_midnight() -> N
 
 def test_a_leader_that_is_interrupted_when_it_begins_begins_again() -> None:
     cluster = Cluster()
-    pods = 2 * change_books.PODS_A_STEP
+    pods = 2 * STEP
     for number in range(pods):
         translated_pod(cluster, f"p{number}")
     counter, stored = Controller(cluster).changes, {"data": {KEY: '{"through":0,"rows":[]}'}}

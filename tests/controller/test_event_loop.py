@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from controller import missing_templates
+from controller import steps
 from controller.missing_templates import MissingTemplateReconciler
 from controller.protocols import WatchedObject
 from controller.quota_mirror import QuotaMirrorReconciler
@@ -133,7 +133,7 @@ def test_a_term_begins_with_some_of_the_pods_in_each_turn(monkeypatch: pytest.Mo
             pods.remove("pod-30", TEAM)  # type: ignore[attr-defined]  # a MemoryStore
         queued.extend([] if pod is None else [pod.name])
 
-    monkeypatch.setattr(missing_templates, "_PODS_PER_STEP", 10)
+    monkeypatch.setattr(steps, "STEP", 10)
     monkeypatch.setattr(reconciler, "pod_changed", queue)
 
     async def run() -> None:
