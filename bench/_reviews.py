@@ -54,7 +54,7 @@ async def _check() -> None:
     """Review a pod of each kind, and check whether it is translated."""
     handler = make_admission(context()).handler
     for name, make in KINDS.items():
-        reply = await await_reply(handler.review_pod(make(0)))
+        reply = await await_reply(handler.review_pod(make(0), 4.0))
         response = msgspec.json.decode(reply.body)["response"]
         if ("patch" in response) != (name in TRANSLATED):
             raise SystemExit(f"{name}: a wrong response: {response}")

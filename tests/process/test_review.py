@@ -23,6 +23,7 @@ from tests.tables import YamlValue, every_row
 from tests.thorough import drawn
 from tests.webhook.admission.harness import (
     ENFORCE,
+    SECONDS,
     AdmissionHarness,
     FakeClusterView,
     pod,
@@ -37,8 +38,8 @@ UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
 async def review_both(body: bytes) -> tuple[Reply, Reply]:
     harness = AdmissionHarness(FakeClusterView(namespaces={"team": ENFORCE, "": {}}))
     return await await_reply(
-        harness.admission.review_pod(body)
-    ), await harness.admission.review_workload(body)
+        harness.admission.review_pod(body, SECONDS)
+    ), await harness.admission.review_workload(body, SECONDS)
 
 
 def check_reply(reply: Reply) -> None:
@@ -157,7 +158,7 @@ def test_a_huge_pod_is_translated_but_its_bytes_are_not_cached() -> None:
         {"name": f"V{i}", "value": "v" * 1000} for i in range(5000)
     ]
     harness = AdmissionHarness()
-    reply = asyncio.run(await_reply(harness.admission.review_pod(review(big))))
+    reply = asyncio.run(await_reply(harness.admission.review_pod(review(big), SECONDS)))
     assert reply.outcome == "translated"
     assert len(harness.answers) == 1, "the essence is cached, the bytes are not"
 
@@ -355,7 +356,7 @@ def test_reviews_with_several_damaged_values_get_a_response() -> None:
         assert made.reply.outcome == "translated"
         for _ in range(300):
             body = damage_review(random_, made.after)
-            check_reply(await await_reply(harness.admission.review_pod(body)))
-            check_reply(await harness.admission.review_workload(body))
+            check_reply(await await_reply(harness.admission.review_pod(body, SECONDS)))
+            check_reply(await harness.admission.review_workload(body, SECONDS))
 
     asyncio.run(ask())

@@ -64,8 +64,6 @@ from webhook.admission.responses import (
 from webhook.admission.templates import report_template
 
 T = TypeVar("T")
-# How long to wait for a template if the request has no timeout.
-TEMPLATE_TIMEOUT: Final = 4.0
 _ORIGINAL: Final = ORIGINAL_ANNOTATION.encode()
 # Comparing values recurses. The API server sends such values only for kinds without a schema.
 _NOT_LOADED: Final = "configuration and facts are not loaded yet; try again"
@@ -100,11 +98,11 @@ class AdmissionHandler:
         # Scopes without a decision yet are empty.
         self.scopes = NamespaceScopes(cluster) if scopes is None else scopes
 
-    def review_pod(self, body: bytes, seconds: float | None = None) -> Reply | PendingReply:
+    def review_pod(self, body: bytes, seconds: float) -> Reply | PendingReply:
         """Handle the review of a pod. `seconds` is the time until the API server gives up."""
         return self._review_pod(AdmissionCall(body, seconds, is_guarded=False))
 
-    def review_guarded_pod(self, body: bytes, seconds: float | None = None) -> Reply | PendingReply:
+    def review_guarded_pod(self, body: bytes, seconds: float) -> Reply | PendingReply:
         """Handle the review of a created pod after all mutating webhooks."""
         return self._review_pod(AdmissionCall(body, seconds, is_guarded=True))
 
@@ -174,7 +172,7 @@ class AdmissionHandler:
             return compose_reply(request, ALLOWED)
         return self._translate(pod, pod_request)
 
-    async def review_workload(self, body: bytes, seconds: float | None = None) -> Reply:
+    async def review_workload(self, body: bytes, seconds: float) -> Reply:
         """Handle the review of an object that creates pods: warn or deny, but never change it."""
         request = review.decode_review(body)
         if isinstance(request, Malformed):
@@ -214,12 +212,9 @@ class AdmissionHandler:
         reply, decision, _ = answered
         if pod_request.call.is_guarded or reply.outcome != "translated":
             return reply
-        seconds = pod_request.call.seconds
-        timeout = TEMPLATE_TIMEOUT if seconds is None else seconds
+        seconds, dry_run = pod_request.call.seconds, bool(request.dry_run)
         states = [
-            self._templates.ensure(
-                request.namespace, template, timeout, dry_run=bool(request.dry_run)
-            )
+            self._templates.ensure(request.namespace, template, seconds, dry_run=dry_run)
             for template in decision.templates
         ]
         if EXISTING.issuperset(states):

@@ -14,8 +14,6 @@ from webhook.admission.protocols import NamespaceView
 from webhook.admission.responses import ALLOWED, PartialResponse, format_finding, shorten
 
 _MAX_ENTRIES: Final = 10_000
-# How long to wait for an unknown namespace if the request has no timeout.
-_READ_TIMEOUT: Final = 4.0
 
 
 class NamespaceDecision(NamedTuple):
@@ -53,7 +51,7 @@ class NamespaceScopes:
         return self._decide(name, labels, configured)
 
     async def read(
-        self, name: str, configured: Configuration, seconds: float | None
+        self, name: str, configured: Configuration, seconds: float
     ) -> NamespaceDecision | None:
         """Return the decision for a namespace that may have to be read from the API server.
 
@@ -63,8 +61,7 @@ class NamespaceScopes:
         if decision is not None:
             return decision
         # The rest of the time is for the templates.
-        timeout = _READ_TIMEOUT if seconds is None else seconds / 2
-        labels = await self._cluster.read_namespace_labels(name, timeout)
+        labels = await self._cluster.read_namespace_labels(name, seconds / 2)
         return None if labels is None else self._decide(name, labels, configured)
 
     def _decide(
@@ -83,7 +80,7 @@ class KnownScopes(NamespaceScopes):
     """The scopes of the namespaces that are in memory; it reads no others."""
 
     async def read(
-        self, name: str, configured: Configuration, seconds: float | None
+        self, name: str, configured: Configuration, seconds: float
     ) -> NamespaceDecision | None:
         """Return the decision for a namespace, or None if it is not in memory."""
         del seconds

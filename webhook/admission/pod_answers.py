@@ -56,7 +56,7 @@ class AdmissionCall(msgspec.Struct, frozen=True, gc=False):
     """A call of the webhook. `is_guarded` is whether all mutating webhooks have run."""
 
     body: bytes
-    seconds: float | None
+    seconds: float
     is_guarded: bool
 
 

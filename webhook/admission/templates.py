@@ -108,9 +108,9 @@ class TemplateCache:
         self,
         namespace: str,
         template: ClaimTemplate,
-        seconds: float = 4.0,
+        seconds: float,
         *,
-        dry_run: bool = False,
+        dry_run: bool,
     ) -> TemplateState | PendingState:
         """Return the state of a template at once if it is known. Otherwise, create the template."""
         key = namespace, template.name

@@ -21,8 +21,6 @@ from webhook.admission.replies import (
 )
 from webhook.admission.responses import ALLOWED, Decided, ResponseOptions, compose_command, respond
 
-# How long a judgement may take if the request has no timeout.
-_TIMEOUT: Final = 2.0
 _FILE_COMMAND: Final = "details: drawbridge check -f FILE --context"
 _BUSY: Final = "drawbridge: too many objects are being judged; this one was not"
 _LATE: Final = "drawbridge: this object was not judged in time"
@@ -67,9 +65,7 @@ class JudgeHandler:
         self._judge = judge
         self._scopes = NamespaceScopes(view)
 
-    async def review_object(
-        self, body: bytes, seconds: float | None = None, peer: str = ""
-    ) -> Reply:
+    async def review_object(self, body: bytes, seconds: float, peer: str = "") -> Reply:
         """Handle the review of an object. `seconds` is the time until the API server gives up."""
         request = review.decode_review(body)
         if isinstance(request, Malformed):
@@ -93,12 +89,11 @@ class JudgeHandler:
         request: AdmissionRequest,
         mode: Mode,
         labels: Mapping[str, str],
-        seconds: float | None,
+        seconds: float,
         peer: str,
     ) -> Reply:
-        timeout = _TIMEOUT if seconds is None else seconds
         try:
-            findings = await self._judge.judge(request, labels, timeout, peer)
+            findings = await self._judge.judge(request, labels, seconds, peer)
         except TimeoutError:
             return reply_unreviewed(request, _LATE)
         except JudgeBusyError:

@@ -30,7 +30,7 @@ from drawbridge.process.review import Malformed, RequestEnvelope
 from drawbridge.translate.changes.template import ClaimTemplate
 from drawbridge.translate.codes import POD_TOO_COMPLEX
 from webhook.admission.answer_cache import AnswerCache
-from webhook.admission.handler import EXISTING, TEMPLATE_TIMEOUT, AdmissionHandler
+from webhook.admission.handler import EXISTING, AdmissionHandler
 from webhook.admission.namespace_scopes import KnownScopes
 from webhook.admission.protocols import (
     ClusterView,
@@ -72,7 +72,7 @@ _MAX_HEAD_BYTES: Final = 4096
 _BUSY: Final = "too many large objects are in review"
 
 # A method of the handler, which a copy calls with a handler of its own.
-Method = Callable[[AdmissionHandler, bytes, float | None], Reply | PendingReply]
+Method = Callable[[AdmissionHandler, bytes, float], Reply | PendingReply]
 TemplateStates = Mapping[str, TemplateState]
 
 
@@ -103,26 +103,22 @@ class Admissions:
         self._turns = FairTurns(max_waiting)
         self._limits = limits
 
-    def review_pod(
-        self, body: bytes, seconds: float | None = None, peer: str = ""
-    ) -> Reply | PendingReply:
+    def review_pod(self, body: bytes, seconds: float, peer: str = "") -> Reply | PendingReply:
         """Handle the review of a pod."""
         return self._review(AdmissionHandler.review_pod, body, seconds, peer)
 
     def review_guarded_pod(
-        self, body: bytes, seconds: float | None = None, peer: str = ""
+        self, body: bytes, seconds: float, peer: str = ""
     ) -> Reply | PendingReply:
         """Handle the review of a pod after all mutating webhooks."""
         return self._review(AdmissionHandler.review_guarded_pod, body, seconds, peer)
 
-    def review_workload(
-        self, body: bytes, seconds: float | None = None, peer: str = ""
-    ) -> Reply | PendingReply:
+    def review_workload(self, body: bytes, seconds: float, peer: str = "") -> Reply | PendingReply:
         """Handle the review of an object that creates pods."""
         return self._review(AdmissionHandler.review_workload, body, seconds, peer)
 
     def _review(
-        self, method: Method, body: bytes, seconds: float | None, peer: str
+        self, method: Method, body: bytes, seconds: float, peer: str
     ) -> Reply | PendingReply:
         if len(body) > MAX_INLINE_BYTES:
             return self._review_elsewhere(method, body, seconds, peer)
@@ -135,7 +131,7 @@ class Admissions:
         return self._await_here(reply, method, body, seconds, peer)
 
     async def _await_here(
-        self, pending: PendingReply, method: Method, body: bytes, seconds: float | None, peer: str
+        self, pending: PendingReply, method: Method, body: bytes, seconds: float, peer: str
     ) -> Reply:
         try:
             return await pending
@@ -143,7 +139,7 @@ class Admissions:
             return await self._review_elsewhere(method, body, seconds, peer)
 
     async def _review_elsewhere(
-        self, method: Method, body: bytes, seconds: float | None, peer: str
+        self, method: Method, body: bytes, seconds: float, peer: str
     ) -> Reply:
         """Handle a review in a copy. A workload does not need one: its pods are reviewed again."""
         namespace = _find_namespace(body)
@@ -167,7 +163,7 @@ class Admissions:
             return reply_error(uid, 429, f"{_BUSY}; try again")
         return copied.reply
 
-    async def _read_namespace(self, name: str, seconds: float | None) -> None:
+    async def _read_namespace(self, name: str, seconds: float) -> None:
         """Have the labels of a namespace in memory, as a copy cannot read them."""
         context = self._cluster.translation_context()
         if context is not None and name:
@@ -202,7 +198,7 @@ class Admissions:
         templates = _NamedTemplates(states)
         scopes = KnownScopes(self._cluster)
         handler = AdmissionHandler(self._cluster, templates, self._answers, scopes=scopes)
-        reply = method(handler, body, None)
+        reply = method(handler, body, 0.0)  # it waits for nothing
         if not isinstance(reply, Reply):
             reply = _finish(reply)
         write(pickle.dumps(CopiedReply(reply, tuple(templates.needed.values()))))
@@ -239,11 +235,11 @@ class Admissions:
         return compose_reply(request, respond(decided, options))
 
     async def _ensure(
-        self, request: RequestEnvelope, templates: Sequence[ClaimTemplate], seconds: float | None
+        self, request: RequestEnvelope, templates: Sequence[ClaimTemplate], seconds: float
     ) -> TemplateStates:
-        timeout, dry_run = TEMPLATE_TIMEOUT if seconds is None else seconds, bool(request.dry_run)
+        dry_run = bool(request.dry_run)
         states = [
-            self._templates.ensure(request.namespace, template, timeout, dry_run=dry_run)
+            self._templates.ensure(request.namespace, template, seconds, dry_run=dry_run)
             for template in templates
         ]
         names = (each.name for each in templates)

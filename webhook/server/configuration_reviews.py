@@ -27,7 +27,7 @@ class ConfigurationReviews:
     def __init__(self) -> None:
         self._turns = FairTurns(MAX_WAITING)
 
-    async def review(self, body: bytes, seconds: float | None = None, peer: str = "") -> Reply:
+    async def review(self, body: bytes, seconds: float, peer: str = "") -> Reply:
         """Handle the review of the ConfigMap with the configuration.
 
         One that cannot be reviewed now is allowed: a correction must not wait.

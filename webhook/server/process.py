@@ -38,19 +38,15 @@ _LOG: Final = logging.getLogger("drawbridge.process")
 class ReviewHandler(Protocol):
     """Handles reviews. `peer` is the network peer that sends them, before anybody is known."""
 
-    def review_pod(
-        self, body: bytes, seconds: float | None = None, peer: str = ""
-    ) -> Reply | PendingReply:
+    def review_pod(self, body: bytes, seconds: float, peer: str = "") -> Reply | PendingReply:
         """Handle the review of a pod."""
 
     def review_guarded_pod(
-        self, body: bytes, seconds: float | None = None, peer: str = ""
+        self, body: bytes, seconds: float, peer: str = ""
     ) -> Reply | PendingReply:
         """Handle the review of a pod after all mutating webhooks."""
 
-    def review_workload(
-        self, body: bytes, seconds: float | None = None, peer: str = ""
-    ) -> Reply | PendingReply:
+    def review_workload(self, body: bytes, seconds: float, peer: str = "") -> Reply | PendingReply:
         """Handle the review of an object with a pod template."""
 
 

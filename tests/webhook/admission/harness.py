@@ -36,6 +36,7 @@ from webhook.server.template_store import (
 
 HEAD = {"apiVersion": "drawbridge.dev/v1alpha1"}
 ENFORCE = {"drawbridge.dev/translate": "enforce"}
+SECONDS = 4.0  # until the API server gives up
 
 
 def configuration(plain: YamlValue) -> Configuration:
@@ -208,17 +209,20 @@ class AdmissionHarness:
     async def pod(self, object_: YamlValue, **request: YamlValue) -> "Response":
         """Review a pod."""
         return read_response(
-            await await_reply(self.admission.review_pod(review(object_, **request))), object_
+            await await_reply(self.admission.review_pod(review(object_, **request), SECONDS)),
+            object_,
         )
 
     async def guarded_pod(self, object_: YamlValue, **request: YamlValue) -> "Response":
         """Review a pod after all mutating webhooks."""
         body = review(object_, **request)
-        return read_response(await await_reply(self.admission.review_guarded_pod(body)), object_)
+        return read_response(
+            await await_reply(self.admission.review_guarded_pod(body, SECONDS)), object_
+        )
 
     async def workload(self, object_: YamlValue, **request: YamlValue) -> "Response":
         """Review an object that creates pods."""
-        reply = await self.admission.review_workload(review(object_, **request))
+        reply = await self.admission.review_workload(review(object_, **request), SECONDS)
         return read_response(reply, object_)
 
 

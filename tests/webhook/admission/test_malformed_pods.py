@@ -16,6 +16,7 @@ from tests.tables import YamlValue
 from tests.translate.test_interest import pods
 from tests.webhook.admission.harness import (
     ENFORCE,
+    SECONDS,
     AdmissionHarness,
     FakeClusterView,
     review,
@@ -120,10 +121,10 @@ async def test_updates_that_are_nested_too_deeply_get_a_response() -> None:
     deep = {"schedulerName": nest(sys.getrecursionlimit() - 200)}
     before = {"metadata": {"annotations": {"drawbridge.dev/original": "[]"}}, "spec": deep}
     reply = await await_reply(
-        harness.admission.review_pod(review(before, operation="UPDATE", old=before))
+        harness.admission.review_pod(review(before, operation="UPDATE", old=before), SECONDS)
     )
     assert b'"message":"the object is nested too deeply"' in reply.body
     workload = {**DEPLOYMENT, "spec": {"template": {"spec": deep}}}
     body = review(workload, operation="UPDATE", old=workload)
-    reply = await harness.admission.review_workload(body)
+    reply = await harness.admission.review_workload(body, SECONDS)
     assert b'"message":"the object is nested too deeply"' in reply.body

@@ -43,7 +43,9 @@ class TemplateHarness:
         self, template: ClaimTemplate, namespace: str = "team", seconds: float = 5
     ) -> TemplateState:
         """Ensure a template."""
-        (state,) = await await_states([self.templates.ensure(namespace, template, seconds)])
+        (state,) = await await_states(
+            [self.templates.ensure(namespace, template, seconds, dry_run=False)]
+        )
         return state
 
     async def preview(self, template: ClaimTemplate) -> TemplateState:

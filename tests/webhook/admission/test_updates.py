@@ -22,7 +22,7 @@ from tests.thorough import drawn
 from tests.translate.generated_pods import ASKING
 from tests.translate.injected_webhooks import INJECTED, injected, theirs, without_theirs
 from tests.translate.test_properties import CLUSTERS, asked
-from tests.webhook.admission.harness import AdmissionHarness, pod, review
+from tests.webhook.admission.harness import SECONDS, AdmissionHarness, pod, review
 from webhook.admission.replies import await_reply
 from webhook.admission.updates import merge, preserve_translation
 
@@ -262,7 +262,7 @@ def test_hostile_original_annotations_cause_no_exception() -> None:
             old = pod({"cpu": "1"})
             old["metadata"]["annotations"] = {ORIGINAL_ANNOTATION: text}
             reply = await await_reply(
-                harness.admission.review_pod(review(pod(), operation="UPDATE", old=old))
+                harness.admission.review_pod(review(pod(), operation="UPDATE", old=old), SECONDS)
             )
             assert reply.status == 200
 

@@ -30,7 +30,7 @@ class FakeReviewHandler:
     """Allows everything, at once or when `unblocked` is set, and records its calls."""
 
     def __init__(self) -> None:
-        self.calls: list[tuple[str, bytes, float | None]] = []
+        self.calls: list[tuple[str, bytes, float]] = []
         self.has_tasks: list[bool] = []  # of each call, whether it is in a task
         self.started = asyncio.Event()
         self.unblocked = asyncio.Event()
@@ -39,26 +39,22 @@ class FakeReviewHandler:
         self.audited = Reply(200, b"")
         self._changed = asyncio.Event()
 
-    def review_pod(
-        self, body: bytes, seconds: float | None = None, _peer: str = ""
-    ) -> Reply | PendingReply:
+    def review_pod(self, body: bytes, seconds: float, _peer: str = "") -> Reply | PendingReply:
         """Handle the review of a pod."""
         return self._reply("pods", body, seconds)
 
     def review_guarded_pod(
-        self, body: bytes, seconds: float | None = None, _peer: str = ""
+        self, body: bytes, seconds: float, _peer: str = ""
     ) -> Reply | PendingReply:
         """Handle the review of a pod after all mutating webhooks."""
         return self._reply("guard", body, seconds)
 
-    def review_workload(
-        self, body: bytes, seconds: float | None = None, _peer: str = ""
-    ) -> Reply | PendingReply:
+    def review_workload(self, body: bytes, seconds: float, _peer: str = "") -> Reply | PendingReply:
         """Handle the review of a workload."""
         return self._reply("workloads", body, seconds)
 
     def review_configuration(
-        self, body: bytes, seconds: float | None = None, _peer: str = ""
+        self, body: bytes, seconds: float, _peer: str = ""
     ) -> Reply | PendingReply:
         """Handle the review of the configuration."""
         return self._reply("configuration", body, seconds)
@@ -69,7 +65,7 @@ class FakeReviewHandler:
             self._changed.clear()
             await self._changed.wait()
 
-    def _reply(self, webhook: str, body: bytes, seconds: float | None) -> Reply | PendingReply:
+    def _reply(self, webhook: str, body: bytes, seconds: float) -> Reply | PendingReply:
         self.calls.append((webhook, body, seconds))
         self.has_tasks.append(asyncio.current_task() is not None)
         self.started.set()

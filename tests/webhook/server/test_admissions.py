@@ -29,6 +29,7 @@ from tests.tables import YamlValue
 from tests.thorough import drawn
 from tests.webhook.admission.harness import (
     ENFORCE,
+    SECONDS,
     AdmissionHarness,
     FakeClusterView,
     configuration,
@@ -167,9 +168,9 @@ async def test_a_copy_gives_the_reply_of_the_event_loop(
     there, here = Harness(), Harness()
     for harness in (there, here):
         harness.cluster.unwatched = {"later": ENFORCE}
-    expected = await await_reply(getattr(here.admission, method)(body))
+    expected = await await_reply(getattr(here.admission, method)(body, SECONDS))
     monkeypatch.setattr(admissions, "MAX_INLINE_BYTES", -1)
-    assert await await_reply(getattr(there.admit(), method)(body)) == expected
+    assert await await_reply(getattr(there.admit(), method)(body, SECONDS)) == expected
     assert there.store.calls == here.store.calls
     assert there.store.stored == here.store.stored
 
@@ -178,7 +179,7 @@ async def test_a_namespace_is_read_that_the_head_of_a_large_body_does_not_show()
     harness = Harness()
     harness.cluster.unwatched = {"later": ENFORCE}
     formatted = json.dumps(json.loads(review(LARGE_POD, namespace="later")), indent=2).encode()
-    reply = await await_reply(harness.admit().review_pod(formatted))
+    reply = await await_reply(harness.admit().review_pod(formatted, SECONDS))
     assert read_response(reply, LARGE_POD).allowed
     assert harness.cluster.reads == ["later"]
 
@@ -192,13 +193,13 @@ async def test_a_review_that_is_cut_at_any_call_has_no_effect_and_the_same_reply
     cut_often, alone = Harness(), Harness()
     for harness in (cut_often, alone):
         harness.cluster.unwatched = {"later": ENFORCE}
-    expected = await await_reply(getattr(alone.admission, method)(body))
+    expected = await await_reply(getattr(alone.admission, method)(body, SECONDS))
     cut, calls = CutAt(0, lines=True), 0
     handler = cut_often.handler(cut)
     while True:
         cut.calls = calls
         try:
-            reply = await await_reply(getattr(handler, method)(body))
+            reply = await await_reply(getattr(handler, method)(body, SECONDS))
         except CutShort:
             assert not cut_often.store.calls
             calls += 1 + calls // 20
@@ -215,20 +216,20 @@ async def test_a_cut_while_inputs_change_mixes_nothing_of_both() -> None:
     later = make_context(configuration({"quotas": [quota]}), FACTS, caches_pods=False)
     body, alone = review(GPU_POD), Harness()
     alone.cluster.context = later
-    expected = await await_reply(alone.admission.review_pod(body))
+    expected = await await_reply(alone.admission.review_pod(body, SECONDS))
     assert "DeviceQuotaTooSmall" in expected.codes
     # What a review leaves for others is in this package; all else computes new values.
     calls, cut = 0, CutAt(sys.maxsize, lines=True, package="webhook.")
     while not calls or cut.cuts or cut.lost:
         harness = Harness()
         handler = harness.handler(cut)
-        await await_reply(handler.review_pod(body))
+        await await_reply(handler.review_pod(body, SECONDS))
         harness.cluster.context = later
         cut.calls, cut.cuts, cut.lost = calls, 0, 0
         with contextlib.suppress(CutShort):
-            await await_reply(handler.review_pod(body))
+            await await_reply(handler.review_pod(body, SECONDS))
         cut.calls = sys.maxsize
-        assert await await_reply(handler.review_pod(body)) == expected
+        assert await await_reply(handler.review_pod(body, SECONDS)) == expected
         calls += drawn(3, thorough=1)
 
 
@@ -241,9 +242,9 @@ async def test_what_is_cut_is_reviewed_in_a_copy(
     harness, alone = Harness(), Harness()
     for each in (harness, alone):
         each.cluster.unwatched = {"later": ENFORCE}
-    expected = await await_reply(getattr(alone.admission, method)(body))
+    expected = await await_reply(getattr(alone.admission, method)(body, SECONDS))
     computes = request.get("namespace") is None and object_["kind"] == "Pod"
-    reply = await await_reply(getattr(harness.admit(CutAlways()), method)(body))
+    reply = await await_reply(getattr(harness.admit(CutAlways()), method)(body, SECONDS))
     assert reply == expected
     assert bool(copies) or not computes
 
@@ -251,15 +252,15 @@ async def test_what_is_cut_is_reviewed_in_a_copy(
 async def test_an_ordinary_pod_needs_no_copy(copies: list[Written]) -> None:
     admitted = Harness().admit()
     for method in ("review_pod", "review_guarded_pod", "review_workload"):
-        await await_reply(getattr(admitted, method)(review(GPU_POD)))
+        await await_reply(getattr(admitted, method)(review(GPU_POD), SECONDS))
     assert not copies
 
 
 async def test_a_small_pod_does_not_wait_for_a_copy() -> None:
     admitted = Harness().admit()
-    waiting = asyncio.create_task(await_reply(admitted.review_pod(review(LARGE_POD))))
+    waiting = asyncio.create_task(await_reply(admitted.review_pod(review(LARGE_POD), SECONDS)))
     await asyncio.sleep(0)
-    reply = await await_reply(admitted.review_pod(review(GPU_POD)))
+    reply = await await_reply(admitted.review_pod(review(GPU_POD), SECONDS))
     assert (reply.outcome, waiting.done()) == ("translated", False)
     assert (await waiting).outcome == "translated"
 
@@ -267,12 +268,12 @@ async def test_a_small_pod_does_not_wait_for_a_copy() -> None:
 async def test_a_template_with_other_content_denies_a_large_pod() -> None:
     harness = Harness()
     object_ = LARGE_POD
-    await await_reply(harness.admit().review_pod(review(object_)))
+    await await_reply(harness.admit().review_pod(review(object_), SECONDS))
     (key,) = harness.store.stored
     metadata = {"namespace": key[0], "name": key[1]}
     harness.store.watch.put({"metadata": metadata, "spec": {"spec": {}}})
     response = read_response(
-        await await_reply(harness.admit().review_pod(review(object_))), object_
+        await await_reply(harness.admit().review_pod(review(object_), SECONDS)), object_
     )
     assert (response.allowed, response.status["code"]) == (False, 403)
     assert "exists with different content" in response.status["message"]
@@ -317,7 +318,7 @@ async def test_a_review_that_reaches_a_limit_is_refused_where_a_pod_would_be_cre
     request = {"old": large({"cpu": "1"}), **options} if options else {}
     object_ = LARGE_POD
     admitted = harness.admit(limits=LIMITS[limit])
-    reply = await await_reply(getattr(admitted, method)(review(object_, **request)))
+    reply = await await_reply(getattr(admitted, method)(review(object_, **request), SECONDS))
     response = read_response(reply, object_)
     assert (reply.outcome, response.allowed) == (outcome, outcome != "denied")
     text = response.status["message"] if outcome == "denied" else "".join(response.warnings)
@@ -356,7 +357,9 @@ async def test_a_review_that_the_system_kills_is_not_the_fault_of_its_object(  #
     harness = Harness()
     harness.cluster.namespaces["team"] = labels
     request = {"old": large({"cpu": "1"}), **options} if options else {}
-    reply = await await_reply(getattr(harness.admit(), method)(review(LARGE_POD, **request)))
+    reply = await await_reply(
+        getattr(harness.admit(), method)(review(LARGE_POD, **request), SECONDS)
+    )
     response = read_response(reply, LARGE_POD)
     assert response.allowed is not bool(code)
     if code:
@@ -374,7 +377,7 @@ async def test_a_workload_that_cannot_be_decoded_within_the_limits_is_allowed(
         raise MemoryError
 
     monkeypatch.setattr(review_bodies, "decode_review", grow)
-    reply = await await_reply(getattr(Harness().admit(), method)(review(LARGE_POD)))
+    reply = await await_reply(getattr(Harness().admit(), method)(review(LARGE_POD), SECONDS))
     response = read_response(reply, LARGE_POD)
     assert response.allowed is allowed
     assert allowed or response.status["code"] == 400
@@ -389,20 +392,22 @@ async def test_a_bug_in_a_copy_fails_one_review(monkeypatch: pytest.MonkeyPatch)
     with monkeypatch.context() as patched:
         patched.setattr(AdmissionHandler, "review_pod", fail)
         with pytest.raises(ForkFailedError, match="ZeroDivisionError"):
-            await await_reply(admitted.review_pod(body))
-    assert (await await_reply(admitted.review_pod(body))).outcome == "translated"
+            await await_reply(admitted.review_pod(body, SECONDS))
+    assert (await await_reply(admitted.review_pod(body, SECONDS))).outcome == "translated"
 
 
 async def test_beyond_those_that_wait_pods_are_refused_and_workloads_allowed() -> None:
     harness = Harness()
     object_ = LARGE_POD
     admitted = harness.admit(max_waiting=0)
-    first = asyncio.create_task(await_reply(admitted.review_pod(review(object_))))
+    first = asyncio.create_task(await_reply(admitted.review_pod(review(object_), SECONDS)))
     await asyncio.sleep(0)
-    response = read_response(await await_reply(admitted.review_pod(review(object_))), object_)
+    response = read_response(
+        await await_reply(admitted.review_pod(review(object_), SECONDS)), object_
+    )
     assert (response.allowed, response.status["code"]) == (False, 429)
     assert "try again" in response.status["message"]
-    reply = await await_reply(admitted.review_workload(review(object_)))
+    reply = await await_reply(admitted.review_workload(review(object_), SECONDS))
     response = read_response(reply, object_)
     assert response.allowed
     assert response.warnings == [
@@ -412,7 +417,7 @@ async def test_beyond_those_that_wait_pods_are_refused_and_workloads_allowed() -
 
 
 async def test_a_large_malformed_body_gets_status_400() -> None:
-    reply = await await_reply(Harness().admit().review_pod(b"[" * (MAX_INLINE_BYTES + 1)))
+    reply = await await_reply(Harness().admit().review_pod(b"[" * (MAX_INLINE_BYTES + 1), SECONDS))
     assert (reply.status, reply.outcome) == (400, "error")
 
 
@@ -439,7 +444,7 @@ async def test_the_reviews_of_a_namespace_wait_for_each_other(
 
 async def test_a_review_whose_caller_is_gone_leaves_no_copy() -> None:
     before, admitted = children(), Harness().admit()
-    waiting = asyncio.create_task(await_reply(admitted.review_pod(review(LARGE_POD))))
+    waiting = asyncio.create_task(await_reply(admitted.review_pod(review(LARGE_POD), SECONDS)))
     for _ in range(3):
         await asyncio.sleep(0)
     assert children() > before

@@ -33,17 +33,19 @@ def children() -> set[str]:
 
 async def test_a_refused_configuration_is_denied_and_no_process_is_left() -> None:
     before, reviews = children(), ConfigurationReviews()
-    denied = await reviews.review(body("natve"))
+    denied = await reviews.review(body("natve"), 4.0)
     assert (denied.outcome, b"placement" in denied.body) == ("denied", True)
-    assert (await reviews.review(body("native"))).outcome == "allowed"
+    assert (await reviews.review(body("native"), 4.0)).outcome == "allowed"
     assert children() == before
 
 
 async def test_a_configuration_beyond_those_that_wait_is_allowed_unchecked() -> None:
     reviews = ConfigurationReviews()
-    waiting = [asyncio.create_task(reviews.review(body("natve"))) for _ in range(MAX_WAITING + 1)]
+    waiting = [
+        asyncio.create_task(reviews.review(body("natve"), 4.0)) for _ in range(MAX_WAITING + 1)
+    ]
     await asyncio.sleep(0)
-    reply = await reviews.review(body("natve"))
+    reply = await reviews.review(body("natve"), 4.0)
     assert (reply.outcome, b"was not checked" in reply.body) == ("error", True)
     for each in waiting:
         each.cancel()

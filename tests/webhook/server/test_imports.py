@@ -45,7 +45,7 @@ view = SimpleNamespace(
     recent_inputs=RecentInputs,
 )
 reviews = Admissions(view, None, AnswerCache(), BriefRuns(Brief(), time.monotonic))
-reply = reviews.review_pod(body)
+reply = reviews.review_pod(body, 4.0)
 print(json.dumps([reply.outcome, reply.codes, sorted(sys.modules)]))
 """
 
