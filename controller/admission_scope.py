@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from controller.protocols import ObjectCache, Unstructured
 from controller.watched_objects import PartialObject, WatchedPodMetadata
 from drawbridge.agreement.device_quotas import ConfiguredQuotas
-from drawbridge.agreement.scope import Mode, PodMetadata, decide_namespace_scope, decide_pod_scope
+from drawbridge.agreement.scope import Mode, decide_namespace_scope, decide_pod_scope
 from drawbridge.agreement.webhook_selectors import PodWebhook, read_pod_webhook
 from drawbridge.config.model import Configuration, Placement
 from drawbridge.config.placement import decide_placement
@@ -46,12 +46,10 @@ class AdmissionScope:
     def includes(self, metadata: WatchedPodMetadata) -> bool | None:
         """Return whether admission would translate a pod; None if its namespace is unknown."""
         labels = self._read_labels(metadata.namespace)
-        pod = PodMetadata(
-            metadata.name, metadata.generate_name, metadata.labels, metadata.owner_references
-        )
         if labels is None:
             return None
         scope, webhook = self._configuration().scope, self._find_webhook()
+        pod = metadata.scope_fields
         decided = decide_pod_scope(metadata.namespace, labels, pod, scope, webhook)
         return decided.mode is Mode.ENFORCE
 

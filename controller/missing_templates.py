@@ -163,7 +163,7 @@ class MissingTemplateReconciler:
     ) -> None:
         """Handle a pod event: queue the pod, or forget a deleted pod."""
         self._users.update(before, after)
-        if after is not None and _has_owned_template(after.value):
+        if after is not None and after.value.owned_templates:
             self._queue.add((after.namespace, after.name))
         elif after is None and before is not None:
             self._forget((before.namespace, before.name))
@@ -270,13 +270,13 @@ class MissingTemplateReconciler:
         self, key: NamespacedName, pod: WatchedObject[WatchedPod], error: Exception
     ) -> None:
         """Report a rejection once for each pod, and schedule the retry."""
-        names = next(name for name in pod.value.template_names if has_owned_name(name))
         if self._rejected.get(key, ("",))[0] != pod.uid:
-            self._report(build_refused_finding(names, f"{error}"), pod, "refused")
+            name = pod.value.owned_templates[0]
+            self._report(build_refused_finding(name, f"{error}"), pod, "refused")
         self._rejected[key] = (pod.uid, self._elapsed() + _RETRY_SECONDS)
 
     async def _ensure_templates(self, key: NamespacedName, pod: WatchedObject[WatchedPod]) -> None:
-        names = [name for name in pod.value.template_names if has_owned_name(name)]
+        names = pod.value.owned_templates
         stored = {name: self._templates.get(name, pod.namespace) for name in names}
         missing = frozenset(name for name, template in stored.items() if template is None)
         if not (included := self._scope.includes(pod.value.metadata)):
@@ -462,13 +462,9 @@ class MissingTemplateReconciler:
         self._reporter.count(NAME, event)
 
 
-def _has_owned_template(pod: WatchedPod) -> bool:
-    return any(has_owned_name(name) for name in pod.template_names)
-
-
 def _is_pending(pod: WatchedPod) -> bool:
     finished = pod.metadata.deletion_timestamp is not None or pod.status.phase in FINISHED
-    return not finished and _has_owned_template(pod)
+    return not finished and bool(pod.owned_templates)
 
 
 def _describe_scope(pod: WatchedPod, missing: frozenset[str]) -> tuple[Finding, ...]:

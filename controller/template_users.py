@@ -9,7 +9,6 @@ from collections.abc import Collection
 from controller.fair_queue import NamespacedName
 from controller.protocols import WatchedObject
 from controller.watched_objects import WatchedPod
-from drawbridge.agreement.owned_templates import has_owned_name
 
 
 class TemplateUsers:
@@ -44,5 +43,4 @@ class TemplateUsers:
 
 
 def _owned_templates(pod: WatchedObject[WatchedPod]) -> frozenset[NamespacedName]:
-    names = pod.value.template_names
-    return frozenset((pod.namespace, name) for name in names if has_owned_name(name))
+    return frozenset((pod.namespace, name) for name in pod.value.owned_templates)

@@ -16,7 +16,7 @@ from controller.protocols import ObjectCache, Unstructured, WatchedObject
 from controller.steps import STEP, iterate_in_steps
 from controller.watched_objects import WatchedPod
 from drawbridge.agreement.published_slices import PublishedSlices
-from drawbridge.agreement.scope import PodMetadata, PodOwner
+from drawbridge.agreement.scope import read_metadata
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.device import Device
 from drawbridge.dra.inventory import PoolID, find_published_device
@@ -344,11 +344,10 @@ class UsageObserver:
         """
         names: dict[str, str] = dict.fromkeys(wanted, UNKNOWN)
         async for pod in pods:
-            metadata = pod.get("metadata") or {}
-            uid = f"{metadata.get('uid')}"
+            uid = f"{pod['metadata']['uid']}"
             waiting = _name_waiting(namespace, uid)
             if waiting in wanted:
-                names[waiting] = _find_root_owner_of(metadata)
+                names[waiting] = name_root_owner(read_metadata(pod))
                 self._owners.put((namespace, uid), names[waiting])
         self._names |= names
         for owner in names:
@@ -379,24 +378,4 @@ def name_owner(owner: str, names: Mapping[str, str]) -> str:
 
 
 def _root_owner(pod: WatchedPod) -> str:
-    metadata = pod.metadata
-    return name_root_owner(
-        PodMetadata(
-            metadata.name, metadata.generate_name, metadata.labels, metadata.owner_references
-        )
-    )
-
-
-def _find_root_owner_of(metadata: Unstructured) -> str:
-    references = metadata.get("ownerReferences") or ()
-    owners = tuple(
-        PodOwner(
-            f"{reference.get('kind')}",
-            f"{reference.get('name')}",
-            reference.get("controller") is True,
-        )
-        for reference in references
-    )
-    name, base = metadata.get("name") or "", metadata.get("generateName") or ""
-    labels = metadata.get("labels") or {}
-    return name_root_owner(PodMetadata(name, base, labels, owners))
+    return name_root_owner(pod.metadata.scope_fields)

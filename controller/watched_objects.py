@@ -8,7 +8,8 @@ from datetime import datetime
 
 import msgspec
 
-from drawbridge.agreement.scope import PodOwner
+from drawbridge.agreement.owned_templates import has_owned_name
+from drawbridge.agreement.scope import PodMetadata, PodOwner
 from drawbridge.dra.device import Taint
 from drawbridge.dra.nodes import registrations_of
 
@@ -77,6 +78,11 @@ class WatchedPodMetadata(ObjectMetadata, frozen=True, rename="camel"):
     generate_name: str = ""
     owner_references: tuple[PodOwner, ...] | None = None
 
+    @property
+    def scope_fields(self) -> PodMetadata:
+        """The fields that decide the scope and the root owner."""
+        return PodMetadata(self.name, self.generate_name, self.labels, self.owner_references)
+
 
 class WatchedPodClaim(msgspec.Struct, frozen=True, rename="camel"):
     """An entry of a pod's `spec.resourceClaims`."""
@@ -109,6 +115,11 @@ class WatchedPod(msgspec.Struct, frozen=True):
         """The names of the templates that its claims are created from."""
         names = (each.resource_claim_template_name for each in self.spec.resource_claims or ())
         return tuple(name for name in names if name)
+
+    @property
+    def owned_templates(self) -> tuple[str, ...]:
+        """The names of the templates that can be Drawbridge's."""
+        return tuple(filter(has_owned_name, self.template_names))
 
 
 class WatchedQuotaSpec(msgspec.Struct, frozen=True, rename="camel"):
