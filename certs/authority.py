@@ -98,11 +98,6 @@ def find_rotation(certificate: Certificate) -> float:
     return certificate.not_after - certificate.life / 3
 
 
-def is_due(certificate: Certificate, now: float) -> bool:
-    """Whether the rotation is due."""
-    return now >= find_rotation(certificate)
-
-
 def is_named_as_ours(certificate: Certificate) -> bool:
     """Whether the subject is one that `create_authority` writes."""
     subject = x509.load_pem_x509_certificate(certificate.pem.encode()).subject

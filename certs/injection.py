@@ -54,24 +54,21 @@ def is_trusted_everywhere(
     configurations: Iterable[Mapping[str, Any]], namespace: str, certificate: Certificate
 ) -> bool:
     """Whether every entry has a certificate in its bundle."""
-    return all(
-        certificate in _read_certificates(entry)
-        for configuration in configurations
-        for entry in _find_entries(configuration, namespace)
-    )
+    return all(certificate in each for each in _read_bundles(configurations, namespace))
 
 
 def find_trusted(
     configurations: Iterable[Mapping[str, Any]], namespace: str
 ) -> tuple[Certificate, ...]:
     """Return the certificates in the bundles of all entries; unreadable bundles have none."""
-    return combine_certificates(
-        *(
-            _read_certificates(entry)
-            for configuration in configurations
-            for entry in _find_entries(configuration, namespace)
-        )
-    )
+    return combine_certificates(*_read_bundles(configurations, namespace))
+
+
+def _read_bundles(
+    configurations: Iterable[Mapping[str, Any]], namespace: str
+) -> Iterator[tuple[Certificate, ...]]:
+    for configuration in configurations:
+        yield from map(_read_certificates, _find_entries(configuration, namespace))
 
 
 def _find_entries(configuration: Mapping[str, Any], namespace: str) -> Iterator[JSONObject]:

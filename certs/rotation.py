@@ -17,7 +17,7 @@ from certs.authority import (
     Authority,
     Certificate,
     combine_certificates,
-    is_due,
+    find_rotation,
 )
 from certs.secret import SecretReading, SecretState
 
@@ -110,7 +110,7 @@ def decide(situation: Situation, policy: RotationPolicy, now: float) -> Rotation
         upcoming = wanted.current or wanted.upcoming
         wanted = _trust(Authorities(None, upcoming, wanted.trusted), live)
     if wanted.upcoming is None and (
-        wanted.current is None or is_due(wanted.current.certificate, now)
+        wanted.current is None or now >= find_rotation(wanted.current.certificate)
     ):
         return RotationDecision(Step.CREATE, wanted, 0.0)
     remaining = _find_remaining_delay(wanted, situation.injected_for, policy)
@@ -146,8 +146,7 @@ def _find_wait(authorities: Authorities, delay: float | None, now: float) -> flo
     """Return the seconds until time alone changes the decision."""
     waits = [each.not_after - now for each in authorities.trusted]
     if authorities.current is not None and authorities.upcoming is None:
-        signer = authorities.current.certificate
-        waits.append(signer.not_after - (signer.not_after - signer.not_before) / 6 - now)
+        waits.append(find_rotation(authorities.current.certificate) - now)
     if delay is not None:
         waits.append(delay)
     return max(min(waits, default=DAY), 0.0)
