@@ -4,7 +4,7 @@ Caches of claims and pods are of two moments. So only what two runs find is told
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -89,7 +89,21 @@ class StuckReconciler:
         )
 
     def _search(self, copy: "_Snapshot", now: float) -> tuple[tuple[Stuck, ...], Mapping[str, int]]:
-        return _search(copy, self._nodes.read(copy.nodes), now)
+        """Return what is stuck, and the free devices by driver."""
+        slices = (each.value for each in copy.slices)
+        objects = HangingObjects(
+            now=now,
+            claims=tuple(each.value.hanging for each in copy.claims),
+            pods=tuple(each.value for each in copy.pods),
+            slices=tuple(each for each in slices if isinstance(each, Slice)),
+            nodes=tuple(self._nodes.read(copy.nodes)),
+            namespaces=tuple(_NAMESPACE.decode(each.raw) for each in copy.leaving),
+            classes={
+                each.name: select_text(each.value) if isinstance(each.value, DeviceClass) else ""
+                for each in copy.classes
+            },
+        )
+        return find_stuck(objects), count_free(objects.slices, objects.claims)
 
 
 def _read_node(raw: bytes) -> HangingNode:
@@ -122,23 +136,3 @@ def _copy(sources: StuckSources) -> _Snapshot:
         tuple(sources.classes.all()),
         tuple(e for e in sources.namespaces.all() if e.value.metadata.deletion_timestamp),
     )
-
-
-def _search(
-    copy: _Snapshot, nodes: Iterable[HangingNode], now: float
-) -> tuple[tuple[Stuck, ...], Mapping[str, int]]:
-    """Return what is stuck, and the free devices by driver."""
-    slices = (each.value for each in copy.slices)
-    objects = HangingObjects(
-        now=now,
-        claims=tuple(each.value.hanging for each in copy.claims),
-        pods=tuple(each.value for each in copy.pods),
-        slices=tuple(each for each in slices if isinstance(each, Slice)),
-        nodes=tuple(nodes),
-        namespaces=tuple(_NAMESPACE.decode(each.raw) for each in copy.leaving),
-        classes={
-            each.name: select_text(each.value) if isinstance(each.value, DeviceClass) else ""
-            for each in copy.classes
-        },
-    )
-    return find_stuck(objects), count_free(objects.slices, objects.claims)
