@@ -1,15 +1,12 @@
 """Run `drawbridge serve webhook`: connect its parts, serve requests, and shut down gracefully."""
 
-import logging
 import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from functools import partial
-from typing import Final, Protocol
+from typing import Protocol
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from certs.serving import list_metrics, make_certificate
 from drawbridge.brief import BriefRuns
 from drawbridge.cluster.client import ResourceClient, decode_object
 from drawbridge.cluster.resources import TEMPLATES
@@ -19,7 +16,7 @@ from drawbridge.names import WEBHOOK_SERVICE
 from drawbridge.process import metrics
 from drawbridge.process.alarm import CutAlarm
 from drawbridge.process.memory_limit import read_memory_limit
-from drawbridge.process.run import StartedProcess, run_configured
+from drawbridge.process.run import StartedProcess
 from drawbridge.process.settings import Settings
 from webhook.admission.answer_cache import AnswerCache
 from webhook.admission.protocols import TemplateEnsurer, TemplateState, TemplateStatus
@@ -29,10 +26,8 @@ from webhook.server.admissions import LEAST_SECONDS, Admissions
 from webhook.server.cluster_view import WatchedClusterView
 from webhook.server.configuration_reviews import ConfigurationReviews
 from webhook.server.http_handler import Endpoint, Reviewer
-from webhook.server.serving import ReviewOptions, ReviewService, serve_reviews
+from webhook.server.serving import ReviewOptions, ReviewService, run_reviews
 from webhook.server.template_store import WatchedTemplateStore
-
-_LOG: Final = logging.getLogger("drawbridge.process")
 
 
 class ReviewHandler(Protocol):
@@ -83,9 +78,7 @@ def _count(state: TemplateState) -> None:
 
 async def run(options: ReviewOptions) -> int:
     """Serve until a stop signal. Return 0 after a graceful stop, 2 if serving is impossible."""
-    own = (metrics.REVIEWS, metrics.WEBHOOK, metrics.FACTS, *list_metrics(options.certificate))
-    with metrics.registered(*own):
-        return await run_configured(options.process, _LOG, partial(_serve, options))
+    return await run_reviews(options, WEBHOOK_SERVICE, _make_service, metrics.WEBHOOK)
 
 
 class _Webhook:
@@ -105,8 +98,7 @@ class _Webhook:
         self.reviews = Admissions(self.cluster, templates, self.answers, briefs)
 
 
-async def _serve(options: ReviewOptions, process: StartedProcess) -> None:
-    certificate = make_certificate(options.certificate, process.session, WEBHOOK_SERVICE)
+def _make_service(options: ReviewOptions, process: StartedProcess) -> ReviewService:
     webhook = _Webhook(options, process.settings, process.session)
     collectors = (
         lambda: metrics.collect_caches(
@@ -118,14 +110,13 @@ async def _serve(options: ReviewOptions, process: StartedProcess) -> None:
             len(webhook.answers), webhook.answers.hits, webhook.answers.misses
         ),
     )
-    service = ReviewService(
+    metrics.DECISIONS.name_values(options.metric_namespaces)
+    return ReviewService(
         list_endpoints(webhook.reviews, ConfigurationReviews().review),
         webhook.cluster.find_missing,
         lambda: tuple(webhook.cluster.run()),
         collectors,
     )
-    metrics.DECISIONS.name_values(options.metric_namespaces)
-    await serve_reviews(options, certificate, process, service)
 
 
 _: tuple[type[ReviewHandler], type[TemplateEnsurer]] = (Admissions, TemplateCache)

@@ -1,17 +1,24 @@
 """Serve reviews over TLS until a stop signal, with health and metrics, and stop gracefully."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
+from prometheus_client import CollectorRegistry
 
-from certs.serving import CertificateOptions
+from certs.serving import CertificateOptions, list_metrics, make_certificate
 from drawbridge.process import metrics
 from drawbridge.process.addresses import Address
 from drawbridge.process.listener import TLSListener
-from drawbridge.process.run import ProcessOptions, StartedProcess, run_background
-from drawbridge.process.tls import CertificateSource
+from drawbridge.process.run import (
+    ProcessOptions,
+    StartedProcess,
+    run_background,
+    run_configured,
+)
 from webhook.server.http_handler import (
     DEFAULT_LIMITS,
     AdmissionHTTPHandler,
@@ -19,6 +26,7 @@ from webhook.server.http_handler import (
     RequestLimits,
 )
 
+_LOG: Final = logging.getLogger("drawbridge.process")
 # Drain time and this timeout together are shorter than the default grace period of 30 s.
 _CLOSE_TIMEOUT: Final = 5.0
 
@@ -52,13 +60,28 @@ class ReviewService(NamedTuple):
     limits: RequestLimits = DEFAULT_LIMITS
 
 
-async def serve_reviews(
-    options: ReviewOptions,
-    certificate: CertificateSource,
-    process: StartedProcess,
-    service: ReviewService,
+MakeService = Callable[[ReviewOptions, StartedProcess], ReviewService]
+
+
+async def run_reviews(
+    options: ReviewOptions, name: str, make_service: MakeService, *own: CollectorRegistry
+) -> int:
+    """Serve as the Service of this name until a stop signal, with metrics of its own.
+
+    Return 0 after a graceful stop, 2 if serving is impossible.
+    """
+    common = (metrics.REVIEWS, metrics.FACTS, *list_metrics(options.certificate))
+    with metrics.registered(*common, *own):
+        serve = partial(_serve, options, name, make_service)
+        return await run_configured(options.process, _LOG, serve)
+
+
+async def _serve(
+    options: ReviewOptions, name: str, make_service: MakeService, process: StartedProcess
 ) -> None:
     """Serve until the stop signal. Then continue until clients use another replica."""
+    certificate = make_certificate(options.certificate, process.session, name)
+    service = make_service(options, process)
 
     def find_missing() -> list[str]:
         return [*service.find_missing(), *filter(None, (certificate.find_problem(),))]
