@@ -16,6 +16,7 @@ from drawbridge.agreement.scope import Mode, PodMetadata
 from drawbridge.config.model import Configuration
 from drawbridge.config.placement import decide_placement
 from drawbridge.config.policy import apply_policies
+from drawbridge.documents.paths import format_path
 from drawbridge.documents.values import Value
 from drawbridge.finding import Finding, Severity
 from drawbridge.names import POD_WEBHOOK
@@ -58,7 +59,7 @@ def judge_pod(
 def _describe(decision: PodDecision) -> Finding:
     containers = [each for each in decision.removed.containers if each.removed]
     if containers:
-        path = f"{_format_container(containers[0].path)}.resources"
+        path = format_path((*containers[0].path, "resources"))
         names = ", ".join(dict.fromkeys(name for each in containers for name in each.removed))
         what = f"container {containers[0].name}: the request for {names}"
     elif decision.removed.annotations:
@@ -70,10 +71,6 @@ def _describe(decision: PodDecision) -> Finding:
         f"server did not call {POD_WEBHOOK} for this pod"
     )
     return REQUESTS_ADDED_LATE.at(path, message)
-
-
-def _format_container(path: Sequence[str | int]) -> str:
-    return f"{path[0]}.{path[1]}[{path[2]}]"
 
 
 def _is_sent(guarded: GuardedPod, recent: RecentInputs) -> bool:

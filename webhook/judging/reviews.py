@@ -42,7 +42,7 @@ CONTROL_PLANE_USERS: Final = frozenset(
 def judge_review(request: AdmissionRequest, context: JudgeContext) -> tuple[Finding, ...]:
     """Return the findings about the object of a review, without information."""
     new = decode_object(request.object)
-    if isinstance(new, Malformed) or _is_deleted(new):
+    if isinstance(new, Malformed) or get_value(new, ("metadata", "deletionTimestamp")) is not None:
         return ()
     judge = _JUDGES.get((request.kind.group, request.kind.kind))
     if judge is None:
@@ -51,10 +51,6 @@ def judge_review(request: AdmissionRequest, context: JudgeContext) -> tuple[Find
         unchanged = _has_same_spec(request, new)
     judged = () if unchanged else judge(new, request, context)
     return tuple(each for each in judged if each.severity is not Severity.INFO)
-
-
-def _is_deleted(new: dict[str, Value]) -> bool:
-    return get_value(new, ("metadata", "deletionTimestamp")) is not None
 
 
 def _has_same_spec(request: AdmissionRequest, new: dict[str, Value]) -> bool:
