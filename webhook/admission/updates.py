@@ -8,7 +8,7 @@ one, because no update may add requests. What another client may change stays, s
 that Kueue chooses for a gated pod, although the annotation says that the original had the same.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from drawbridge.agreement.admission_codes import DEVICES_FIXED, HINT_WITHOUT_EFFECT
@@ -101,7 +101,8 @@ def merge(old: OptionalValue, original: OptionalValue, new: OptionalValue) -> Op
     if _equal(new, original):
         return old
     if isinstance(new, dict):
-        return _merge_mappings(_to_mapping(old), _to_mapping(original), new)
+        before = _to_mapping(old)
+        return _merge_values((*new, *before), before, _to_mapping(original), new)
     if isinstance(new, list):
         return _merge_lists(old, original, new)
     return new
@@ -117,11 +118,15 @@ def _to_mapping(value: OptionalValue) -> Mapping[str, Value]:
     return value if isinstance(value, dict) else {}
 
 
-def _merge_mappings(
-    old: Mapping[str, Value], original: Mapping[str, Value], new: Mapping[str, Value]
+def _merge_values(
+    names: Iterable[str],
+    old: Mapping[str, Value],
+    original: Mapping[str, Value],
+    new: Mapping[str, Value],
 ) -> dict[str, Value]:
+    """Return the merged values of these names, without those that are absent then."""
     result: dict[str, Value] = {}
-    for name in dict.fromkeys((*new, *old)):
+    for name in dict.fromkeys(names):
         value = merge(old.get(name, ABSENT), original.get(name, ABSENT), new.get(name, ABSENT))
         if not isinstance(value, _Absent):
             result[name] = value
@@ -137,16 +142,8 @@ def _merge_lists(old: OptionalValue, original: OptionalValue, new: list[Value]) 
     if any(len(one) != len(each) for one, each in zip(keyed, (*lists, new), strict=True)):
         return new  # a name is not unique
     old_items, original_items, new_items = keyed
-    result = []
-    for name in dict.fromkeys((*old_items, *new_items)):
-        value = merge(
-            old_items.get(name, ABSENT),
-            original_items.get(name, ABSENT),
-            new_items.get(name, ABSENT),
-        )
-        if not isinstance(value, _Absent):
-            result.append(value)
-    return result
+    names = (*old_items, *new_items)
+    return [*_merge_values(names, old_items, original_items, new_items).values()]
 
 
 def _is_term(item: Value) -> bool:
@@ -188,16 +185,9 @@ def _edit_metadata(
         old_values, original_values, new_values = (
             as_mapping(get_value(pod, path)) for pod in (old, original, new)
         )
-        result = dict(new_values)
-        for name in names.get(path, ()):
-            value = merge(
-                old_values.get(name, ABSENT),
-                original_values.get(name, ABSENT),
-                new_values.get(name, ABSENT),
-            )
-            result.pop(name, None)
-            if not isinstance(value, _Absent):
-                result[name] = value
+        read = dict.fromkeys(names.get(path, ()))
+        result = {name: each for name, each in new_values.items() if name not in read}
+        result |= _merge_values(read, old_values, original_values, new_values)
         if part == "annotations":
             for name in POD_ANNOTATIONS:
                 result.pop(name, None)
