@@ -278,7 +278,7 @@ class Judged:
         await _turn(lambda: cluster.apply([_published(slice_)]))
         view = MemoryView({"team": ENFORCE})
         judge = Judgements(cluster, EmptyView(), self._brief, limits=_shorter(JUDGE_LIMITS))
-        handler = JudgeHandler(view, judge)
+        handler = JudgeHandler(view, view.configuration, judge)
         for _ in range(2):
             await handler.review_object(body, _PATIENCE)
 

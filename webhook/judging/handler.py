@@ -3,7 +3,7 @@
 An object that the judge cannot read, or cannot judge in time, is allowed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from drawbridge.agreement.scope import Mode
@@ -50,20 +50,18 @@ class Judge(Protocol):
         """
 
 
-class JudgeView(NamespaceView, Protocol):
-    """The namespaces and the configuration, from memory."""
-
-    def configuration(self) -> Configuration:
-        """Return the configuration: the same object until it changes."""
-
-
 class JudgeHandler:
-    """Handles reviews of the kinds that are judged."""
+    """Handles reviews of the kinds that are judged.
 
-    def __init__(self, view: JudgeView, judge: Judge) -> None:
-        self._view = view
+    `configuration` returns the same object until it changes.
+    """
+
+    def __init__(
+        self, namespaces: NamespaceView, configuration: Callable[[], Configuration], judge: Judge
+    ) -> None:
+        self._configuration = configuration
         self._judge = judge
-        self._scopes = NamespaceScopes(view)
+        self._scopes = NamespaceScopes(namespaces)
 
     async def review_object(self, body: bytes, seconds: float, peer: str = "") -> Reply:
         """Handle the review of an object. `seconds` is the time until the API server gives up."""
@@ -78,8 +76,7 @@ class JudgeHandler:
             return compose_reply(request, ALLOWED)
         if not request.namespace:  # a DeviceClass has no namespace that could enforce
             return await self._review(request, Mode.REPORT, {}, seconds, peer)
-        configured = self._view.configuration()
-        decided = await self._scopes.read(request.namespace, configured, seconds)
+        decided = await self._scopes.read(request.namespace, self._configuration(), seconds)
         if decided is None or decided.mode is Mode.OFF:
             return compose_reply(request, ALLOWED)
         return await self._review(request, decided.mode, decided.labels, seconds, peer)

@@ -139,7 +139,7 @@ class WatchedClusterView:
 
     async def read_namespace_labels(self, name: str, seconds: float) -> Mapping[str, str] | None:
         """Read the labels of an unknown namespace from the API server."""
-        return await self._namespaces.read(name, seconds)
+        return await self._namespaces.read_namespace_labels(name, seconds)
 
     def _requires_namespace_label(self) -> bool:
         if self._requires_label is None:

@@ -35,7 +35,7 @@ def _make_service(options: ReviewOptions, process: StartedProcess) -> ReviewServ
     )
     cluster = JudgedCluster(view.settings(), options.settle)
     judgements = Judgements(cluster, view, CutAlarm())
-    handler = JudgeHandler(view, judgements)
+    handler = JudgeHandler(view.namespaces, lambda: settings.current, judgements)
     return ReviewService(
         {f"/judge/{kind}": Endpoint(f"judge-{kind}", handler.review_object) for kind in KINDS},
         view.find_missing,

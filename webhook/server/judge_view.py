@@ -1,7 +1,7 @@
 """The watches of the judge, and why what they show may be outdated."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from drawbridge.cluster.cache import Cache
@@ -31,7 +31,6 @@ from drawbridge.ledger.reduced_claim import reduce_claim, rescue_claim
 from drawbridge.memory_shares import ProcessShares, find_limit_writer
 from drawbridge.process.object_cache import watch_objects
 from drawbridge.process.watched_facts import WatchedFacts
-from webhook.judging.handler import JudgeView
 from webhook.judging.judged_cluster import (
     JudgeSettings,
     NamespaceLabels,
@@ -121,10 +120,6 @@ class WatchedJudgeView:
             )
             self.changes.put(resource.plural, change)
 
-    def configuration(self) -> Configuration:
-        """Return the configuration."""
-        return self._configuration()
-
     def settings(self) -> JudgeSettings:
         """Return the configuration and the feature gates: the same object until they change."""
         configuration, facts = self._configuration(), self.facts.facts
@@ -132,15 +127,6 @@ class WatchedJudgeView:
         if configuration is not self._settings.configuration or gates != self._settings.gates:
             self._settings = JudgeSettings(configuration, gates)
         return self._settings
-
-    def namespace_labels(self, name: str) -> Mapping[str, str] | None:
-        """Return the labels of a namespace, or None if it is unknown."""
-        labels = self.namespaces.labels(name)
-        return self.namespaces.recently_read(name) if labels is None else labels
-
-    async def read_namespace_labels(self, name: str, seconds: float) -> Mapping[str, str] | None:
-        """Read the labels of an unknown namespace from the API server."""
-        return await self.namespaces.read(name, seconds)
 
     def find_missing(self) -> list[str]:
         """Return the reasons why objects cannot be judged yet."""
@@ -162,9 +148,6 @@ class WatchedJudgeView:
         since = self._complete_since
         if since is None or time.monotonic() - since < self._settle_seconds:
             yield "the judge started a short time ago and knows no earlier devices"
-
-
-_: type[JudgeView] = WatchedJudgeView
 
 
 def _read_labels(cached: CachedObject[NamespaceObject] | None) -> NamespaceLabels | None:

@@ -56,7 +56,7 @@ def change(before: YamlValue | None, after: YamlValue | None, version: int = 1) 
 
 
 class MemoryView:
-    """Namespaces with fixed labels. Implements `JudgeView`."""
+    """Namespaces with fixed labels. Implements `NamespaceView`."""
 
     def __init__(self, namespaces: Mapping[str, Mapping[str, str]]) -> None:
         self.namespaces = namespaces
@@ -100,7 +100,7 @@ class JudgeHarness:
         self.view = MemoryView(namespaces)
         self.judge = InlineJudge(JudgedCluster(self.view.settings, 0))
         self.judge.cluster.apply([change(None, each) for each in objects])
-        self.handler = JudgeHandler(self.view, self.judge)
+        self.handler = JudgeHandler(self.view, self.view.configuration, self.judge)
 
     def send(self, body: bytes) -> Reply:
         """Handle a review."""
