@@ -193,8 +193,7 @@ class WatchedClusterView:
 
     def recent_inputs(self) -> RecentInputs:
         """Return what any replica may have used for a pod a short time ago."""
-        self._recent.config_map = self._facts.config_map
-        return self._recent.read()
+        return self._recent.read(self._facts.config_map)
 
     def _on_facts(self) -> None:
         self._renew_context(self._facts.facts, self._facts.digest)

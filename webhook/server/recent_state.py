@@ -60,21 +60,20 @@ class RecentState:
         self.configurations = RecentValues(configuration, seconds, now)
         none: Mapping[str, Any] | None = None
         self.webhooks = RecentValues(none, seconds, now)
-        self.config_map = FactsConfigMap()
         self._seconds = seconds
         self._now = now
         self._started: float | None = None
-        self._facts: tuple[FactsConfigMap, tuple[Facts, ...]] = (self.config_map, ())
+        self._facts: tuple[FactsConfigMap, tuple[Facts, ...]] = (FactsConfigMap(), ())
 
     def start(self) -> None:
         """Start to count the time for which all values are known."""
         if self._started is None:
             self._started = self._now()
 
-    def read(self) -> RecentInputs:
+    def read(self, published: FactsConfigMap) -> RecentInputs:
         """Return the recent values. The facts are all versions that the controller keeps."""
-        if self._facts[0] is not self.config_map:
-            self._facts = (self.config_map, read_kept_facts(self.config_map))
+        if self._facts[0] is not published:
+            self._facts = (published, read_kept_facts(published))
         return RecentInputs(
             self.configurations.recent(),
             self._facts[1],

@@ -53,13 +53,13 @@ def test_a_new_process_is_incomplete_for_the_length_of_the_window() -> None:
     clock = Seconds()
     state = RecentState(FIRST, 300, clock)
     clock.now += 1000
-    assert not state.read().is_complete, "the caches are not synced yet"
+    assert not state.read(FactsConfigMap()).is_complete, "the caches are not synced yet"
     state.start()
     clock.now += 299
     state.start()
-    assert not state.read().is_complete
+    assert not state.read(FactsConfigMap()).is_complete
     clock.now += 1
-    assert state.read().is_complete
+    assert state.read(FactsConfigMap()).is_complete
 
 
 def test_all_kept_facts_are_read() -> None:
@@ -69,8 +69,8 @@ def test_all_kept_facts_are_read() -> None:
         for version in versions
     }
     state = RecentState(FIRST)
-    state.config_map = FactsConfigMap({**data, "current": "x", "facts-broken.json": "{"})
-    facts = state.read().facts
+    published = FactsConfigMap({**data, "current": "x", "facts-broken.json": "{"})
+    facts = state.read(published).facts
     assert len(facts) == 2
     assert all(each in versions for each in facts)
-    assert state.read().facts is facts
+    assert state.read(published).facts is facts
