@@ -60,7 +60,12 @@ class _Prepared(asyncio.Protocol):
 def _list_endpoints(part: str) -> Mapping[str, Endpoint]:
     if part == "reviews":
         reviews = make_admission(sampled()).handler
-        return list_endpoints(reviews, ConfigurationReviews().review)
+        return list_endpoints(
+            configuration=ConfigurationReviews().review,
+            pods=reviews.review_pod,
+            workloads=reviews.review_workload,
+            guard=reviews.review_guarded_pod,
+        )
     return {"/admit/pods": Endpoint("pods", lambda *_: ALLOWED)}
 
 

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Protocol
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
@@ -20,7 +19,6 @@ from drawbridge.process.run import StartedProcess
 from drawbridge.process.settings import Settings
 from webhook.admission.answer_cache import AnswerCache
 from webhook.admission.protocols import TemplateEnsurer, TemplateState, TemplateStatus
-from webhook.admission.replies import PendingReply, Reply
 from webhook.admission.templates import TemplateCache
 from webhook.server.admissions import LEAST_SECONDS, Admissions
 from webhook.server.cluster_view import WatchedClusterView
@@ -30,30 +28,15 @@ from webhook.server.serving import ReviewOptions, ReviewService, run_reviews
 from webhook.server.template_store import WatchedTemplateStore
 
 
-class ReviewHandler(Protocol):
-    """Handles reviews. `peer` is the network peer that sends them, before anybody is known."""
-
-    def review_pod(self, body: bytes, seconds: float, peer: str = "") -> Reply | PendingReply:
-        """Handle the review of a pod."""
-
-    def review_guarded_pod(
-        self, body: bytes, seconds: float, peer: str = ""
-    ) -> Reply | PendingReply:
-        """Handle the review of a pod after all mutating webhooks."""
-
-    def review_workload(self, body: bytes, seconds: float, peer: str = "") -> Reply | PendingReply:
-        """Handle the review of an object with a pod template."""
-
-
 def list_endpoints(
-    reviews: ReviewHandler, review_configuration: Reviewer
+    *, configuration: Reviewer, pods: Reviewer, workloads: Reviewer, guard: Reviewer
 ) -> Mapping[str, Endpoint]:
     """Return the endpoints of the webhook by path."""
     return {
-        "/admit/configuration": Endpoint("configuration", review_configuration),
-        "/admit/pods": Endpoint("pods", reviews.review_pod),
-        "/admit/workloads": Endpoint("workloads", reviews.review_workload),
-        "/guard/pods": Endpoint("guard", reviews.review_guarded_pod),
+        "/admit/configuration": Endpoint("configuration", configuration),
+        "/admit/pods": Endpoint("pods", pods),
+        "/admit/workloads": Endpoint("workloads", workloads),
+        "/guard/pods": Endpoint("guard", guard),
     }
 
 
@@ -112,11 +95,16 @@ def _make_service(options: ReviewOptions, process: StartedProcess) -> ReviewServ
     )
     metrics.DECISIONS.name_values(options.metric_namespaces)
     return ReviewService(
-        list_endpoints(webhook.reviews, ConfigurationReviews().review),
+        list_endpoints(
+            configuration=ConfigurationReviews().review,
+            pods=webhook.reviews.review_pod,
+            workloads=webhook.reviews.review_workload,
+            guard=webhook.reviews.review_guarded_pod,
+        ),
         webhook.cluster.find_missing,
         lambda: tuple(webhook.cluster.run()),
         collectors,
     )
 
 
-_: tuple[type[ReviewHandler], type[TemplateEnsurer]] = (Admissions, TemplateCache)
+_: type[TemplateEnsurer] = TemplateCache

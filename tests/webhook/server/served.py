@@ -124,9 +124,13 @@ async def serve(
     reviews, pair = FakeReviewHandler(), create_pair()
     certificate = ServingCertificate(*write_pair(folder, pair))
     certificate.refresh()
-    handler = AdmissionHTTPHandler(
-        list_endpoints(reviews, reviews.review_configuration), find_missing, limits
+    endpoints = list_endpoints(
+        configuration=reviews.review_configuration,
+        pods=reviews.review_pod,
+        workloads=reviews.review_workload,
+        guard=reviews.review_guarded_pod,
     )
+    handler = AdmissionHTTPHandler(endpoints, find_missing, limits)
     listener = TLSListener(
         ANY,
         certificate,
