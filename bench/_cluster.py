@@ -5,7 +5,7 @@ Created templates are visible at once.
 
 import time
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from drawbridge.brief import BriefRuns
 from drawbridge.process.alarm import CutAlarm
@@ -37,7 +37,8 @@ def make_admission(context: TranslationContext) -> Admission:
     """Return admissions that translate in a context."""
     name = "kubernetes.io/metadata.name"
     cluster = FakeClusterView(context, {OUT: {name: OUT}, IN: {name: IN, **ENFORCE}})
-    store: MemoryStore[WatchedTemplate] = MemoryStore(None, decode=read_watched_template)
+    # It stands for the watch and for the API server.
+    store: Any = MemoryStore[WatchedTemplate](None, decode=read_watched_template)
     templates = TemplateCache(
         WatchedTemplateStore(store, store), lambda: datetime.now(UTC), time.monotonic
     )

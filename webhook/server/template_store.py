@@ -3,7 +3,7 @@
 import contextlib
 import logging
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
@@ -13,7 +13,7 @@ from drawbridge.cluster.cache import Cache
 from drawbridge.cluster.client import ResourceClient
 from drawbridge.cluster.failure_log import FailureLog
 from drawbridge.cluster.resources import ApiObject
-from drawbridge.cluster.store import CachedObject, ChangeListener
+from drawbridge.cluster.store import CachedObject
 from drawbridge.documents.values import Value
 from drawbridge.names import FIELD_MANAGER, USED_ANNOTATION
 from webhook.admission.protocols import CachedTemplate, TemplateStore
@@ -82,35 +82,10 @@ def reduce_template(template: WatchedTemplate) -> WatchedTemplate:
     return WatchedTemplate(None, template.is_ahead)
 
 
-class TemplateWatch(Protocol):
-    """The templates as the watch shows them."""
-
-    def get(self, name: str, namespace: str = "") -> CachedObject[WatchedTemplate] | None:
-        """Return a template, or None if it is not there."""
-
-    def subscribe(self, listener: ChangeListener[WatchedTemplate]) -> object:
-        """Call `listener` for every change from now on."""
-
-
-class TemplateRequests(Protocol):
-    """The requests about templates. All raise ApiError."""
-
-    async def create(
-        self, value: ApiObject, namespace: str = "", *, dry_run: bool = False
-    ) -> ApiObject:
-        """Create a template and return the stored form."""
-
-    async def read(self, name: str, namespace: str = "") -> ApiObject | None:
-        """Read a template; None if it does not exist."""
-
-    async def merge(self, name: str, value: ApiObject, namespace: str = "") -> ApiObject:
-        """Apply a JSON merge patch."""
-
-
 class WatchedTemplateStore:
     """Reads templates from the watch cache, and sends other requests to the API server."""
 
-    def __init__(self, cache: TemplateWatch, client: TemplateRequests) -> None:
+    def __init__(self, cache: Cache[WatchedTemplate], client: ResourceClient[ApiObject]) -> None:
         self._cache = cache
         self._client = client
         # Requests of others succeed all the same, so that no end is told.
@@ -183,11 +158,7 @@ class WatchedTemplateStore:
             raise
 
 
-_: tuple[type[TemplateStore], type[TemplateWatch], type[TemplateRequests]] = (
-    WatchedTemplateStore,
-    Cache[WatchedTemplate],
-    ResourceClient[ApiObject],
-)
+_: type[TemplateStore] = WatchedTemplateStore
 
 
 def _read_name(value: Mapping[str, Any]) -> str:
