@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from msgspec.structs import asdict
+
 from controller.protocols import Gauge, ObjectReference
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.errors import NotLeadingError
@@ -49,13 +51,7 @@ class EventReporter:
             self._report(treated_finding, reference, action)
 
     def _report(self, finding: Finding, reference: ObjectReference, action: str) -> None:
-        involved = InvolvedObject(
-            api_version=reference.api_version,
-            kind=reference.kind,
-            namespace=reference.namespace,
-            name=reference.name,
-            uid=reference.uid,
-        )
+        involved = InvolvedObject(**asdict(reference))
         # Clients can cause findings without end. What limits the events limits the log.
         if self._recorder.record(finding, involved, action):
             about = "/".join(filter(None, (reference.kind, reference.namespace, reference.name)))
