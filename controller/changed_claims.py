@@ -10,8 +10,8 @@ of one content once for each version of their template.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -21,6 +21,7 @@ from controller.pod_templates import check_content
 from controller.protocols import (
     ObjectCache,
     ObjectReference,
+    ObjectStore,
     Reporter,
     Unstructured,
     WatchedObject,
@@ -44,13 +45,6 @@ _RUNS: Final = 12
 _MOST_COMPARED: Final = 4096
 
 
-class ClaimStore(Protocol):
-    """Reads claims from the API server."""
-
-    def iterate(self, namespace: str = "", *, fields: str = "") -> AsyncIterator[Unstructured]:
-        """Yield the claims of a namespace that match a field selector."""
-
-
 class ClaimSources(NamedTuple):
     """Claims, the pods and templates that they are for, and whether pods have been listed."""
 
@@ -65,7 +59,7 @@ class ChangedClaimReconciler:
 
     name = NAME
 
-    def __init__(self, sources: ClaimSources, store: ClaimStore, reporter: Reporter) -> None:
+    def __init__(self, sources: ClaimSources, store: ObjectStore, reporter: Reporter) -> None:
         self._claims, self._pods, self._templates, self._has_pods = sources
         self._store = store
         self._reporter = reporter
