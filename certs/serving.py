@@ -64,9 +64,9 @@ def make_certificate(
         from_files.refresh()
         return from_files
     if options.leaf_life is None:
-        stored = WatchedSecret(session, session.namespace, ALLOCATOR_SECRET)
+        stored = WatchedSecret(session, ALLOCATOR_SECRET)
         return StoredCertificate(stored, options.client_ca, verify)
-    secret = WatchedAuthorities(session, session.namespace)
+    secret = WatchedAuthorities(session)
     names = names_of_service(service, session.namespace)
     return SignedCertificate(secret, names, options.leaf_life, options.client_ca, verify)
 

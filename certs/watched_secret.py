@@ -20,13 +20,13 @@ _UNKNOWN: Final = SecretReading(SecretState.ABSENT, problem=f"Secret {CA_SECRET}
 
 
 class WatchedSecret:
-    """One Secret, which its cache keeps in sync."""
+    """One Secret of the own namespace, which its cache keeps in sync."""
 
-    def __init__(self, session: Session, namespace: str, name: str) -> None:
+    def __init__(self, session: Session, name: str) -> None:
         # RBAC grants one name, and a watch of one name needs the selector.
         fields = f"metadata.name={name}"
-        self.cache = Cache(session, SECRETS, dict, namespace=namespace, fields=fields)
-        self.namespace, self.name = namespace, name
+        self.namespace, self.name = session.namespace, name
+        self.cache = Cache(session, SECRETS, dict, namespace=self.namespace, fields=fields)
         self.now = session.clock.now
         self._listeners: list[Callable[[], None]] = []
         self.cache.subscribe(self._change)
@@ -54,9 +54,9 @@ class WatchedAuthorities(WatchedSecret):
     this process forget a CA that it has seen.
     """
 
-    def __init__(self, session: Session, namespace: str) -> None:
-        super().__init__(session, namespace, CA_SECRET)
-        self._key = namespace, CA_SECRET
+    def __init__(self, session: Session) -> None:
+        super().__init__(session, CA_SECRET)
+        self._key = self.namespace, CA_SECRET
         self.remembered: Authorities = NONE
         self.is_time_certain = session.clock.is_certain
         self._written: JSONObject | None = None

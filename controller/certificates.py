@@ -25,13 +25,13 @@ _ACTION: Final = "Certificates"
 class ApiAuthorityWriter:
     """Writes Secrets and the webhook configurations behind the fence of the leader."""
 
-    def __init__(self, session: Session, fence: Fence, namespace: str) -> None:
+    def __init__(self, session: Session, fence: Fence) -> None:
         def open_client(resource: Resource) -> ResourceClient[Unstructured]:
             return ResourceClient(
                 session,
                 resource,
                 decode_object,
-                namespace=namespace,
+                namespace=session.namespace,
                 manager=CA_FIELD_MANAGER,
                 fence=fence,
             )
@@ -91,16 +91,12 @@ class CertificateParts(NamedTuple):
 
 
 def make_certificate_parts(
-    policy: RotationPolicy | None, session: Session, fence: Fence, namespace: str
+    policy: RotationPolicy | None, session: Session, fence: Fence
 ) -> CertificateParts | None:
     """Return the parts, or None if somebody else makes certificates."""
     if policy is None:
         return None
-    return CertificateParts(
-        WatchedAuthorities(session, namespace),
-        policy,
-        ApiAuthorityWriter(session, fence, namespace),
-    )
+    return CertificateParts(WatchedAuthorities(session), policy, ApiAuthorityWriter(session, fence))
 
 
 def make_certificate_reconciler(

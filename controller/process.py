@@ -87,16 +87,14 @@ def _watch_configurations(session: Session) -> Sequence[WatchedConfiguration]:
 
 async def _serve(options: ControllerOptions, process: StartedProcess) -> None:
     session, settings, stop = process.session, process.settings, process.stop
-    namespace = session.namespace
-    elector = LeaderElector(
-        session, namespace, CONTROLLER_LEASE, options.identity or socket.gethostname()
-    )
+    identity = options.identity or socket.gethostname()
+    elector = LeaderElector(session, session.namespace, CONTROLLER_LEASE, identity)
     events = ResourceClient(session, EVENTS, decode_object)
     recorder = EventRecorder(events, "drawbridge.dev/controller", elector.identity)
     reporter = EventReporter(recorder, lambda: settings.current)
     reporter.set_gauge(Gauge.LEADING, 0)
-    parts = make_certificate_parts(options.rotation, session, elector, namespace)
-    context = ControllerContext(session, namespace, settings, parts)
+    parts = make_certificate_parts(options.rotation, session, elector)
+    context = ControllerContext(session, settings, parts)
     caches = ControllerCaches(session, parts and parts.secret, read_memory_limit())
     leader = Leader(context, caches, elector, reporter)
 

@@ -127,13 +127,9 @@ class ControllerContext:
     """
 
     def __init__(
-        self,
-        session: Session,
-        namespace: str,
-        settings: Settings,
-        certificates: CertificateParts | None,
+        self, session: Session, settings: Settings, certificates: CertificateParts | None
     ) -> None:
-        self.session, self.namespace, self.settings = session, namespace, settings
+        self.session, self.namespace, self.settings = session, session.namespace, settings
         self.certificates = certificates
         self.briefs = BriefRuns(CutAlarm(), time.monotonic, LEAST_SECONDS)
         self.pause_collection = CollectionPause(pause_garbage_collection)

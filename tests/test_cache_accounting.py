@@ -72,15 +72,15 @@ def construct_allocator(session: Any) -> None:  # noqa: ANN401  # any session
 
 
 def construct_controller(session: Any) -> None:  # noqa: ANN401
-    ControllerCaches(session, WatchedAuthorities(session, OWN_NAMESPACE))
+    ControllerCaches(session, WatchedAuthorities(session))
 
 
 def construct_webhook(session: Any) -> None:  # noqa: ANN401
-    WatchedClusterView(session, OWN_NAMESPACE, Configuration())
+    WatchedClusterView(session, Configuration())
 
 
 def construct_judge(session: Any) -> None:  # noqa: ANN401
-    WatchedJudgeView(session, OWN_NAMESPACE, Configuration)
+    WatchedJudgeView(session, Configuration)
 
 
 PROCESSES: Final[tuple[Callable[[Any], None], ...]] = (
@@ -191,9 +191,9 @@ def test_no_process_waits_for_a_resource_of_another_product() -> None:
     """Its CRD can name a conversion webhook that is away, and the process would never be ready."""
     caches = (
         AllocatorCaches(session(), OWN_NAMESPACE, taint_rules="v1", groups=True),
-        ControllerCaches(session(), WatchedAuthorities(session(), OWN_NAMESPACE)),
-        WatchedClusterView(session(), OWN_NAMESPACE, Configuration()).caches,
-        WatchedJudgeView(session(), OWN_NAMESPACE, Configuration).caches,
+        ControllerCaches(session(), WatchedAuthorities(session())),
+        WatchedClusterView(session(), Configuration()).caches,
+        WatchedJudgeView(session(), Configuration).caches,
     )
     required = {
         (each.resource.group, each.resource.plural) for one in caches for each in one.required

@@ -39,8 +39,10 @@ async def until(is_reached: Callable[[], object]) -> None:
 
 @contextlib.asynccontextmanager
 async def following(api: FakeApi, folder: Path) -> AsyncIterator[WatchedAuthorities]:
-    async with Session(Credentials(str(api.kubeconfig(folder / "config")))) as session:
-        secret = WatchedAuthorities(session, OWN)
+    async with Session(
+        Credentials(str(api.kubeconfig(folder / "config"))), namespace=OWN
+    ) as session:
+        secret = WatchedAuthorities(session)
         secret.now = lambda: START
         running = asyncio.create_task(secret.cache.run())
         try:

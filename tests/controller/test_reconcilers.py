@@ -40,7 +40,7 @@ def test_nodes_leave_anew_after_a_list_of_the_nodes_and_in_a_new_configuration(
     session, settings, fence = ServerSession(_NOBODY), Settings(), _NOBODY
     caches = ControllerCaches(session)
     observations = Observations(caches, session.clock.now)
-    context = ControllerContext(session, "own", settings, None)
+    context = ControllerContext(session, settings, None)
     restarted: list[Any] = []
     monkeypatch.setattr(GivingBack, "restart", lambda *keys: restarted.append(keys[1:]))
     reconcilers = Reconcilers(context, caches, observations, fence, FakeReporter())
@@ -58,7 +58,7 @@ def test_nodes_leave_anew_after_a_list_of_the_nodes_and_in_a_new_configuration(
 def test_a_term_wakes_what_has_to_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
     session, settings = ServerSession(_NOBODY), Settings()
     caches = ControllerCaches(session)
-    context = ControllerContext(session, "own", settings, None)
+    context = ControllerContext(session, settings, None)
     observations = Observations(caches, session.clock.now)
     told: list[Any] = []
     monkeypatch.setattr(QuotaMirrorReconciler, "look_at_all", lambda *quota: told.extend(quota))
@@ -113,10 +113,10 @@ def change(reconcilers: Reconcilers, caches: ControllerCaches, name: str) -> Non
 def test_each_change_wakes_the_reconcilers_that_depend_on_it() -> None:
     session = ServerSession(_NOBODY)
     settings = Settings([watch_in_use(session)])
-    parts = make_certificate_parts(RotationPolicy(), session, _NOBODY, "own")
+    parts = make_certificate_parts(RotationPolicy(), session, _NOBODY)
     assert parts is not None
     caches = ControllerCaches(session, parts.secret)
-    context = ControllerContext(session, "own", settings, parts)
+    context = ControllerContext(session, settings, parts)
     observations = Observations(caches, session.clock.now)
     reconcilers = Reconcilers(context, caches, observations, _NOBODY, FakeReporter())
     others: dict[str, Callable[[], None]] = {  # as watches do
@@ -138,7 +138,7 @@ def test_allocators_must_know_the_nodes_and_the_configuration_by_which_nodes_lea
     session = ServerSession(_NOBODY)
     settings = Settings([watch_in_use(session)])
     caches = ControllerCaches(session)
-    context = ControllerContext(session, "own", settings, None)
+    context = ControllerContext(session, settings, None)
     observations = Observations(caches, session.clock.now)
     reconcilers = Reconcilers(context, caches, observations, _NOBODY, FakeReporter())
     caches.nodes._index.changed = "7"  # noqa: SLF001  # as a watch does
@@ -154,7 +154,7 @@ def test_the_age_of_a_template_is_by_the_clock_of_the_api_server(
     session = ServerSession(_NOBODY)
     monkeypatch.setattr(session.clock, "now", lambda: 86_400.0)
     caches = ControllerCaches(session)
-    context = ControllerContext(session, "own", Settings(), None)
+    context = ControllerContext(session, Settings(), None)
     observations = Observations(caches, session.clock.now)
     reconcilers = Reconcilers(context, caches, observations, _NOBODY, FakeReporter())
     (collector,) = (e for e in reconcilers.all() if isinstance(e, TemplateGarbageCollector))
@@ -171,7 +171,7 @@ def test_nothing_is_told_to_be_stuck_while_claims_or_their_pods_are_behind(
     late = getattr(caches, behind, None)
     monkeypatch.setattr(Cache, "synced", property(lambda _: True))
     monkeypatch.setattr(Cache, "fresh", property(lambda self: self is not late))
-    context = ControllerContext(session, "own", Settings(), None)
+    context = ControllerContext(session, Settings(), None)
     observations = Observations(caches, session.clock.now)
     reconcilers = Reconcilers(context, caches, observations, _NOBODY, FakeReporter())
     assert reconcilers.stuck._is_fresh() is (behind == "nothing")  # noqa: SLF001
@@ -184,10 +184,10 @@ def test_nothing_of_a_term_stays_after_it() -> None:
 
 async def _end_terms() -> None:
     session = ServerSession(_NOBODY)
-    parts = make_certificate_parts(RotationPolicy(), session, _NOBODY, "own")
+    parts = make_certificate_parts(RotationPolicy(), session, _NOBODY)
     assert parts is not None
     caches = ControllerCaches(session, parts.secret)
-    context = ControllerContext(session, "own", Settings(), parts)
+    context = ControllerContext(session, Settings(), parts)
     observations = Observations(caches, session.clock.now)
     hook, terms = sys.unraisablehook, []
     try:

@@ -19,7 +19,7 @@ from drawbridge.cluster.resources import TEMPLATES
 from drawbridge.process.settings import Settings, watch_in_use
 from tests.cluster.fake.kinds import JSON
 from tests.world import clock
-from tests.world.network import SYSTEM, Network, WorldSession
+from tests.world.network import Network, WorldSession
 from webhook.admission.answer_cache import AnswerCache
 from webhook.admission.handler import AdmissionHandler
 from webhook.admission.replies import Reply, await_reply
@@ -75,7 +75,7 @@ class Webhook:
             for part in settings.run():
                 group.create_task(part)
             await settings.wait()
-            self._view = view = WatchedClusterView(session, SYSTEM, settings.current)
+            self._view = view = WatchedClusterView(session, settings.current)
             settings.subscribe(view.configure)
             client = ResourceClient(session, TEMPLATES, decode_object)
             templates = TemplateCache(

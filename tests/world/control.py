@@ -144,7 +144,7 @@ class ControllerProcess:
             self._nodes = caches.nodes
             self.since = clock.wall()
             caches.claims.subscribe(functools.partial(self._all.hear_claim, self.since))
-            context = ControllerContext(session, SYSTEM, settings, None)
+            context = ControllerContext(session, settings, None)
             leader = _Leader(self, context, caches, elector, reporter)
             self._note_decision()
 

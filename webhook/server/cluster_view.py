@@ -64,7 +64,6 @@ class WatchedClusterView:
     def __init__(
         self,
         session: Session,
-        namespace: str,
         configuration: Configuration,
         settle_seconds: float = SETTLE_SECONDS,
         memory_limit: int | None = None,
@@ -78,7 +77,7 @@ class WatchedClusterView:
         quotas = watch_limits(session, RESOURCE_QUOTAS, ResourceQuota, shares, reduce_quota)
         self.quotas = self.caches.add(quotas)
         self.webhooks = self.caches.add(Cache(session, MUTATING_WEBHOOKS, OpaqueObject))
-        self._facts = WatchedFacts(session, namespace)
+        self._facts = WatchedFacts(session, session.namespace)
         self.facts = self.caches.add(self._facts.cache)
         # Missing templates are read from the API server.
         self.templates = self.caches.add(watch_templates(session, shares), required=False)

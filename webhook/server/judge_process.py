@@ -26,13 +26,7 @@ async def run(options: ReviewOptions) -> int:
 
 def _make_service(options: ReviewOptions, process: StartedProcess) -> ReviewService:
     session, settings = process.session, process.settings
-    view = WatchedJudgeView(
-        session,
-        session.namespace,
-        lambda: settings.current,
-        options.settle,
-        read_memory_limit(),
-    )
+    view = WatchedJudgeView(session, lambda: settings.current, options.settle, read_memory_limit())
     cluster = JudgedCluster(view.settings(), options.settle)
     judgements = Judgements(cluster, view, CutAlarm())
     handler = JudgeHandler(view.namespaces, lambda: settings.current, judgements)

@@ -48,7 +48,6 @@ class WatchedJudgeView:
     def __init__(
         self,
         session: Session,
-        namespace: str,
         configuration: Callable[[], Configuration],
         settle_seconds: float = RESTART_SECONDS,
         memory_limit: int | None = None,
@@ -58,7 +57,7 @@ class WatchedJudgeView:
         self.changes = PendingChanges()
         self.caches = CacheSet()
         self.namespaces = WatchedNamespaces(session)
-        self.facts = WatchedFacts(session, namespace)
+        self.facts = WatchedFacts(session, session.namespace)
         self.caches.add(self.namespaces.cache)
         self.caches.add(self.facts.cache)
         self._devices: tuple[Cache[Any], ...] = (

@@ -69,7 +69,7 @@ class _Webhook:
 
     def __init__(self, options: ReviewOptions, settings: Settings, session: Session) -> None:
         self.cluster = WatchedClusterView(
-            session, session.namespace, settings.current, options.settle, read_memory_limit()
+            session, settings.current, options.settle, read_memory_limit()
         )
         settings.subscribe(self.cluster.configure)
         self.answers = AnswerCache()

@@ -17,6 +17,7 @@ from drawbridge.agreement.published_facts import (
     build_data_key,
     read_facts,
 )
+from drawbridge.cluster.credentials import Credentials
 from drawbridge.cluster.session import Session
 from drawbridge.config.model import Configuration
 from drawbridge.facts import serialized
@@ -91,14 +92,18 @@ async def know_queues(view: WatchedClusterView) -> None:
             await asyncio.sleep(0)
 
 
+def session_of(api: FakeApi, folder: Path) -> Session:
+    return Session(Credentials(str(api.kubeconfig(folder / "config"))), namespace=SYSTEM)
+
+
 @contextlib.asynccontextmanager
 async def run_view(folder: Path, *objects: dict[str, Any]) -> AsyncIterator[ViewHarness]:
     """Run a view of a cluster with these objects, after all caches are synced."""
     async with FakeApi() as api:
         for obj in objects:
             api.put(obj)
-        async with await Session.open(str(api.kubeconfig(folder / "config"))) as session:
-            view = WatchedClusterView(session, SYSTEM, Configuration())
+        async with session_of(api, folder) as session:
+            view = WatchedClusterView(session, Configuration())
             tasks = [asyncio.create_task(watch) for watch in view.run()]
             try:
                 for cache in view.caches.all:
@@ -113,8 +118,8 @@ async def run_view(folder: Path, *objects: dict[str, Any]) -> AsyncIterator[View
 
 def test_everything_is_missing_before_the_caches_are_synced(tmp_path: Path) -> None:
     async def play() -> list[str]:
-        async with FakeApi() as api, await Session.open(str(api.kubeconfig(tmp_path / "c"))) as way:
-            return WatchedClusterView(way, SYSTEM, Configuration()).find_missing()
+        async with FakeApi() as api, session_of(api, tmp_path) as way:
+            return WatchedClusterView(way, Configuration()).find_missing()
 
     missing = asyncio.run(play())
     assert any("namespaces" in each for each in missing)
@@ -219,16 +224,6 @@ def test_a_namespace_without_a_label_that_the_selector_requires_is_read_once(
     asyncio.run(play())
 
 
-def test_a_namespace_that_does_not_exist_stays_unknown(tmp_path: Path) -> None:
-    async def play() -> None:
-        async with run_view(tmp_path) as harness:
-            assert await harness.view.read_namespace_labels("nowhere", 5) is None
-            harness.api.fail(503, part="namespaces", times=1000, retry_after=0.01)
-            assert await harness.view.read_namespace_labels("elsewhere", 0.2) is None
-
-    asyncio.run(play())
-
-
 def test_limits_and_quotas_follow_changes_of_their_namespace(tmp_path: Path) -> None:
     limit = {"limits": [{"type": "Container", "max": {"nvidia.com/gpu": "1"}}]}
     hard = {"hard": {"requests.nvidia.com/gpu": "1"}}
@@ -308,8 +303,8 @@ def test_the_view_is_ready_without_permission_to_watch_templates(tmp_path: Path)
         async with FakeApi() as api:
             api.put(published(FIRST))
             api.fail(403, method="GET", part="resourceclaimtemplates", times=1000)
-            async with await Session.open(str(api.kubeconfig(tmp_path / "config"))) as session:
-                view = WatchedClusterView(session, SYSTEM, Configuration())
+            async with session_of(api, tmp_path) as session:
+                view = WatchedClusterView(session, Configuration())
                 tasks = [asyncio.create_task(watch) for watch in view.run()]
                 for cache in view.caches.required:
                     await cache.wait_until_synced()
@@ -380,7 +375,7 @@ def test_queues_are_watched_from_the_time_that_kueue_is_installed(tmp_path: Path
                 pauses.append(seconds)
                 assert (queues.find_missing(), queues.find("ml")) == ([], "")
 
-            async with await Session.open(str(api.kubeconfig(tmp_path / "config"))) as session:
+            async with session_of(api, tmp_path) as session:
                 queues = WatchedQueues(session, MemoryShares(), pause)
                 assert queues.find_missing()
                 task = asyncio.create_task(queues.run())
@@ -404,7 +399,7 @@ def test_an_error_while_kueue_is_looked_for_is_soon_asked_again(tmp_path: Path) 
                 pauses.append(seconds)
                 assert queues.find_missing()
 
-            async with await Session.open(str(api.kubeconfig(tmp_path / "config"))) as session:
+            async with session_of(api, tmp_path) as session:
                 queues = WatchedQueues(session, MemoryShares(), pause)
                 task = asyncio.create_task(queues.run())
                 await queues.cache.wait_until_synced()
@@ -428,7 +423,7 @@ def test_a_server_of_kueue_that_is_away_is_told_of_and_asked_again(
 
         async with FakeApi() as api:
             api.fail(503, part="kueue.x-k8s.io", times=math.inf)
-            async with await Session.open(str(api.kubeconfig(tmp_path / "config"))) as session:
+            async with session_of(api, tmp_path) as session:
                 queues = WatchedQueues(session, MemoryShares(), pause, lambda: clock[0])
                 task = asyncio.create_task(queues.run())
                 await api.until(lambda: pauses.count(60.0) > 1)
@@ -457,7 +452,7 @@ def test_queues_that_cannot_be_listed_stop_admission_for_a_short_time_only(
         async with FakeApi() as api:
             api.put(default_queue("ml"))
             api.fail(code, part="localqueues", times=math.inf)
-            async with await Session.open(str(api.kubeconfig(tmp_path / "config"))) as session:
+            async with session_of(api, tmp_path) as session:
                 queues = WatchedQueues(session, MemoryShares(), pause, lambda: clock[0])
                 task = asyncio.create_task(queues.run())
                 await api.until(lambda: pauses[0] > 2)
@@ -485,7 +480,7 @@ def test_kueue_can_be_removed_and_installed_again(tmp_path: Path) -> None:
                 if seconds == 60.0:
                     assert (queues.is_served, queues.find("ml")) == (False, "")
 
-            async with await Session.open(str(api.kubeconfig(tmp_path / "config"))) as session:
+            async with session_of(api, tmp_path) as session:
                 queues = WatchedQueues(session, MemoryShares(), pause)
                 task = asyncio.create_task(queues.run())
                 await queues.cache.wait_until_synced()

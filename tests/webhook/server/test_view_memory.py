@@ -1,5 +1,6 @@
 """What a namespace writes takes its share of the memory of the webhook for pods."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -13,14 +14,14 @@ from webhook.server.cluster_view import WatchedClusterView
 from webhook.server.judge_view import WatchedJudgeView
 from webhook.server.template_store import WatchedTemplateStore
 
-NO_SESSION: Any = None
+NO_SESSION: Any = SimpleNamespace(namespace="system")
 LIMIT = 4_000_000
 KEY = "nvidia.com/gpu"
 
 
 @pytest.fixture
 def view() -> WatchedClusterView:
-    return WatchedClusterView(NO_SESSION, "system", Configuration(), memory_limit=LIMIT)
+    return WatchedClusterView(NO_SESSION, Configuration(), memory_limit=LIMIT)
 
 
 def named(name: str, namespace: str = "team", **fields: object) -> dict[str, Any]:
@@ -115,7 +116,7 @@ def test_a_default_queue_is_known_whatever_else_its_namespace_has(
 
 
 def test_what_a_namespace_writes_does_not_displace_its_quota_in_the_judge() -> None:
-    judge = WatchedJudgeView(NO_SESSION, "system", Configuration, memory_limit=LIMIT)
+    judge = WatchedJudgeView(NO_SESSION, Configuration, memory_limit=LIMIT)
     caches = dict(judge.caches.by_resource())
     many = {"requests": [{"name": f"r{each}"} for each in range(1_000)]}
     templates, quotas = caches["resourceclaimtemplates"], caches["resourcequotas"]

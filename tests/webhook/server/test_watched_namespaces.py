@@ -73,17 +73,17 @@ async def test_only_some_namespaces_are_read_at_a_time(
         assert await read.namespaces.read_namespace_labels("c", 10) == LABELS
 
 
-@pytest.mark.parametrize(("seconds", "known"), [(60.0, LABELS), (0.0, None)])
+@pytest.mark.parametrize(("seconds", "labels"), [(60.0, LABELS), (0.0, None)])
 async def test_what_was_read_is_trusted_for_a_short_time(
     seconds: float,
-    known: dict[str, str] | None,
+    labels: dict[str, str] | None,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(watched_namespaces, "TRUSTED_SECONDS", seconds)
     async with read_from(tmp_path, "a") as read:
         assert await read.namespaces.read_namespace_labels("a", 10) == LABELS
-        assert read.namespaces.namespace_labels("a") == known
+        assert read.namespaces.namespace_labels("a") == labels
 
 
 async def test_what_was_read_is_forgotten_when_the_watch_shows_the_namespace(
@@ -98,3 +98,11 @@ async def test_what_was_read_is_forgotten_when_the_watch_shows_the_namespace(
         watch.cancel()
         assert namespaces.recently_read("a") is None
         assert namespaces.namespace_labels("a") == LABELS
+
+
+async def test_a_namespace_that_does_not_exist_stays_unknown(tmp_path: Path) -> None:
+    async with read_from(tmp_path) as read:
+        assert await read.namespaces.read_namespace_labels("nowhere", 5) is None
+        read.api.fail(503, part="namespaces", times=1000, retry_after=0.01)
+        assert await read.namespaces.read_namespace_labels("elsewhere", 0.2) is None
+        assert read.namespaces.namespace_labels("elsewhere") is None
