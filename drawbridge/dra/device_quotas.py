@@ -167,22 +167,15 @@ def find_impossible(
     quotas: Iterable[DeviceQuota], namespace: str, needed: Charge
 ) -> QuotaExcess | None:
     """Return the first limit of a namespace's quotas that a pod exceeds by itself."""
+    pod = f"a pod of namespace {namespace}"
     for quota in quotas:
-        for key, most in quota.single.items():
-            if most < needed.get(key, _ZERO):
-                text = (
-                    f"quota {quota.name} allows a pod of namespace {namespace} "
-                    f"{key.describe(most)}, and the pod asks for {needed[key]}"
-                )
-                return QuotaExcess(text, never_fits=True)
-        for key, most in quota.total.items():
-            if most < needed.get(key, _ZERO):
-                whose = "the selected namespaces together" if quota.together else namespace
-                text = (
-                    f"quota {quota.name} allows {whose} {key.describe(most)}, and the pod asks "
-                    f"for {needed[key]}"
-                )
-                return QuotaExcess(text, never_fits=True)
+        whose = "the selected namespaces together" if quota.together else namespace
+        for who, limits in ((pod, quota.single), (whose, quota.total)):
+            for key, most in limits.items():
+                if most < needed.get(key, _ZERO):
+                    allowed = f"quota {quota.name} allows {who} {key.describe(most)}"
+                    text = f"{allowed}, and the pod asks for {needed[key]}"
+                    return QuotaExcess(text, never_fits=True)
     return None
 
 
