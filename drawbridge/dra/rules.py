@@ -205,13 +205,18 @@ def check_weight_name(text: str) -> str | None:
     return f"must be the name of a capacity, such as memory, or one of {others}"
 
 
+def find_rules(annotations: Mapping[str, str]) -> Rules | tuple[Finding, ...]:
+    """Decode the rules in annotations; without the annotation there are none."""
+    text = annotations.get(RULES_ANNOTATION)
+    return _NO_RULES if text is None else read_rules(text)
+
+
 def read_claim_rules(claim: Claim) -> Rules | tuple[Finding, ...]:
     """Return the rules of a claim. Return findings if they are not valid for it."""
-    text = claim.metadata.annotations.get(RULES_ANNOTATION)
-    if text is None:
-        return _NO_RULES
-    rules = read_rules(text)
-    return rules if isinstance(rules, tuple) else check_rules(rules, claim.spec) or rules
+    rules = find_rules(claim.metadata.annotations)
+    if rules is _NO_RULES or isinstance(rules, tuple):
+        return rules
+    return check_rules(rules, claim.spec) or rules
 
 
 def check_rules(rules: Rules, spec: ClaimSpec) -> tuple[Finding, ...]:

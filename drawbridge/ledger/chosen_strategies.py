@@ -13,8 +13,7 @@ from drawbridge.choice.levels import LEVELS, Levels
 from drawbridge.config.strategy import Strategy
 from drawbridge.config.string_formats import WeightName
 from drawbridge.dra.claim import Claim
-from drawbridge.dra.rules import Rules, RuleStrategy, read_rules
-from drawbridge.names import RULES_ANNOTATION
+from drawbridge.dra.rules import Rules, RuleStrategy, find_rules
 
 T = TypeVar("T")
 
@@ -84,8 +83,7 @@ def _plain(weights: Mapping[WeightName, int]) -> dict[str, int]:
 def _rule_of(claims: Iterable[Claim]) -> RuleStrategy | None:
     """Return what the rules of the first claim with a strategy say."""
     for claim in claims:
-        text = claim.metadata.annotations.get(RULES_ANNOTATION)
-        rules = read_rules(text) if text is not None else None
+        rules = find_rules(claim.metadata.annotations)
         if isinstance(rules, Rules) and rules.strategy is not None:
             return rules.strategy
     return None

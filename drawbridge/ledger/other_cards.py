@@ -14,9 +14,8 @@ from drawbridge.choice.typical import TypicalTasks
 from drawbridge.dra.allocation import Allocation
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.inventory import Pool
-from drawbridge.dra.rules import Rules, read_rules
+from drawbridge.dra.rules import Rules, find_rules
 from drawbridge.ledger.cards import Card, driver_of, find_cards, near_attribute
-from drawbridge.names import RULES_ANNOTATION
 from drawbridge.solver.candidates import Candidate
 from drawbridge.solver.constraints import typed_values
 
@@ -55,8 +54,7 @@ def _relations(claims: Iterable[Claim]) -> Iterable[tuple[Sequence[str], str]]:
             if constraint.match_attribute:
                 names = [each.partition("/")[0] for each in constraint.requests]
                 yield names, constraint.match_attribute
-        text = claim.metadata.annotations.get(RULES_ANNOTATION)
-        rules = read_rules(text) if text is not None else None
+        rules = find_rules(claim.metadata.annotations)
         if isinstance(rules, Rules):
             for joint in rules.joint:
                 yield (*joint.primary, *joint.others), joint.attributes[0]

@@ -8,14 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from drawbridge.dra.claim import CLAIM, TEMPLATE, Claim, Template
 from drawbridge.dra.compatibility import UnsetGroups, read_declarations
-from drawbridge.dra.rules import PATH, Rules, read_rules
+from drawbridge.dra.rules import PATH, find_rules
 from drawbridge.dra.slices import Slice
 from drawbridge.dra.validation import format_object_name
 from drawbridge.finding import Finding
 from drawbridge.ledger import codes
 from drawbridge.ledger.ledger import name_of
 from drawbridge.ledger.pods import Pod
-from drawbridge.names import RULES_ANNOTATION
 from drawbridge.solver.deviations import Allocator
 from drawbridge.solver.world import World
 
@@ -49,8 +48,7 @@ def unenforced_claim_rules(claims: Iterable[Claim], by: Allocator) -> Iterator[F
 
 
 def _report(annotations: Mapping[str, str], path: str, name: str) -> Iterator[Finding]:
-    text = annotations.get(RULES_ANNOTATION)
-    rules = read_rules(text) if text is not None else Rules()
+    rules = find_rules(annotations)
     if isinstance(rules, tuple):
         reason = f"{_NOBODY} the rules, which cannot be read: {rules[0].message}"
         yield codes.RULES_NOT_ENFORCED.at(path, reason, object=name)

@@ -27,7 +27,7 @@ from drawbridge.dra.claim import (
 from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.fatal_configs import find_fatal_configs
 from drawbridge.dra.gates import Gates
-from drawbridge.dra.rules import Rules, read_claim_rules, read_rules
+from drawbridge.dra.rules import Rules, find_rules, read_claim_rules
 from drawbridge.names import RULES_ANNOTATION
 from drawbridge.solver.constraints import AttributeConstraint, DistinctConstraint, MatchConstraint
 from drawbridge.solver.deviations import UPSTREAM, Deviations
@@ -364,8 +364,7 @@ def _constraints(claim: Claim, gates: Gates) -> tuple[AttributeConstraint, ...]:
 
 def _with_distinct_rules(claim: Claim) -> Claim:
     """Return the claim with its rules about distinct devices as constraints."""
-    text = claim.metadata.annotations.get(RULES_ANNOTATION)
-    rules = read_rules(text) if text is not None else Rules()
+    rules = find_rules(claim.metadata.annotations)
     if not isinstance(rules, Rules) or not rules.distinct:
         return claim
     added = [
