@@ -21,7 +21,8 @@ FROM_CLASS = "FromClass"
 FROM_CLAIM = "FromClaim"
 # The limit of the API server for status.reservedFor.
 MAX_CONSUMERS = 256
-# And for status.allocation.devices.config.
+# And for status.allocation.devices.results and config.
+MAX_RESULTS = 32
 MAX_CONFIGS = 64
 # The resources of consumers, and the API group of one that is not a pod.
 _PODS = "pods"

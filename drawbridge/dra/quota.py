@@ -7,14 +7,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from drawbridge.dra.allocation import MAX_RESULTS
 from drawbridge.dra.claim import ALL, EXACT_COUNT, ClaimSpec, Request, RequestedDevices
 from drawbridge.dra.classes import IMPLICIT_PREFIX
 
 CLAIMS: Final = "count/resourceclaims.resource.k8s.io"
 DEVICES: Final = ".deviceclass.resource.k8s.io/devices"
 REQUESTS: Final = "requests."
-# The maximum number of results of an allocation, which is the charge for mode All.
-MAX_RESULTS: Final = 32
 
 
 def quota_charges(spec: ClaimSpec, classes: Mapping[str, str]) -> Mapping[str, int]:
@@ -55,5 +54,5 @@ def _maximum_devices(request: Request) -> Mapping[str, int]:
 
 def _devices(alternative: RequestedDevices) -> int:
     if alternative.allocation_mode == ALL:
-        return MAX_RESULTS
+        return MAX_RESULTS  # the most that an allocation can have
     return alternative.count if alternative.allocation_mode == EXACT_COUNT else 0

@@ -5,12 +5,11 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from drawbridge.dra.allocation import Allocation, AllocationResult
+from drawbridge.dra.allocation import MAX_RESULTS, Allocation, AllocationResult
 from drawbridge.dra.capacity import Amounts
 from drawbridge.dra.device import Counter, CounterUse
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.quantity import Quantity
-from drawbridge.dra.quota import MAX_RESULTS
 from drawbridge.ledger.allocation_mark import UNMARKED, Mark, MarkedDevice
 
 # A device of Kubernetes consumes fewer counters. Whoever writes more has forged the mark.

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 from msgspec.structs import replace
 
+from drawbridge.dra.allocation import MAX_RESULTS
 from drawbridge.dra.capacity import Amounts
 from drawbridge.dra.claim import (
     ALL,
@@ -34,7 +35,6 @@ from drawbridge.solver.deviations import UPSTREAM, Deviations
 from drawbridge.solver.eligibility import RequestFilter
 from drawbridge.solver.rules import ClaimRules, compile_rules
 
-MAX_RESULTS = 32
 # What the claims of one pod can have in all in a search with limits, because a demand is built in
 # one call and kept in memory: requests and alternatives, and characters of rules.
 MOST_CHOICES: Final = 4_096
@@ -174,7 +174,7 @@ def build_demand(
             except _RequestError as error:
                 where = f"claim {claim_name(claim)}, request {request.name}"
                 raise Abort(Cause.REFUSED, f"{where}: {error}") from None
-        _check_size(claim)
+        check_minimum(claim, {}, Abort)  # mode All is counted per node
         if deviations.spares_drivers:
             _check_configs(claim, classes)
         constraints.append(_constraints(claim, gates))
@@ -311,12 +311,12 @@ def _selectors(
     return of_class, of_request
 
 
-def _check_size(claim: Claim) -> None:
-    """Raise Abort if the exact counts exceed the limit; mode All is counted per node."""
-    minimum = minimum_devices(claim, {})
+def check_minimum(claim: Claim, all_mode_counts: Mapping[str, int], abort: type[Abort]) -> None:
+    """Raise an error if the least number of devices of a claim exceeds the limit."""
+    minimum = minimum_devices(claim, all_mode_counts)
     if minimum > MAX_RESULTS:
         text = f"needs at least {minimum} devices, but a claim can have at most {MAX_RESULTS}"
-        raise Abort(Cause.REFUSED, f"claim {claim_name(claim)}: {text}")
+        raise abort(Cause.REFUSED, f"claim {claim_name(claim)}: {text}")
 
 
 def minimum_devices(claim: Claim, all_mode_counts: Mapping[str, int]) -> int:
@@ -340,8 +340,7 @@ def _check_configs(claim: Claim, classes: Mapping[str, DeviceClass]) -> None:
     where = f"claim {claim_name(claim)}, config"
     for fatal in find_fatal_configs(claim.spec.devices.config):
         raise Abort(Cause.REFUSED, f"{where}[{fatal.number}]: {fatal.message}")
-    choices = (each for request in claim.spec.devices.requests for each in request_choices(request))
-    for name in dict.fromkeys(choice.requested.device_class_name for choice in choices):
+    for name in claim.spec.class_names:
         for fatal in find_fatal_configs(classes[name].spec.config):
             where = f"claim {claim_name(claim)}, device class {name}, config"
             raise Abort(Cause.REFUSED, f"{where}[{fatal.number}]: {fatal.message}")

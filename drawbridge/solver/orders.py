@@ -20,13 +20,12 @@ from drawbridge.dra.rules import PackingPolicy
 from drawbridge.solver.candidates import Candidate
 from drawbridge.solver.constraints import typed_values
 from drawbridge.solver.demand import (
-    MAX_RESULTS,
     Cause,
     Demand,
     NodeAbort,
     Option,
+    check_minimum,
     claim_name,
-    minimum_devices,
 )
 from drawbridge.solver.node_view import NodeView
 from drawbridge.solver.state import State
@@ -181,13 +180,8 @@ def devices_for_all_mode(state: State) -> Mapping[Option, tuple[Candidate, ...]]
     all_mode_devices: dict[Option, tuple[Candidate, ...]] = {}
     for number, options in state.demand.all_mode_options.items():
         devices = {option: _devices_for_option(state, option) for option in options}
-        claim = state.demand.claims[number]
-        minimum = minimum_devices(
-            claim, {option.name: len(taken) for option, taken in devices.items()}
-        )
-        if minimum > MAX_RESULTS:
-            text = f"needs at least {minimum} devices, but a claim can have at most {MAX_RESULTS}"
-            raise NodeAbort(Cause.REFUSED, f"claim {claim_name(claim)}: {text}")
+        counts = {option.name: len(taken) for option, taken in devices.items()}
+        check_minimum(state.demand.claims[number], counts, NodeAbort)
         all_mode_devices |= devices
     return all_mode_devices
 

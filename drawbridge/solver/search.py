@@ -9,8 +9,9 @@ import enum
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
+from drawbridge.dra.allocation import MAX_RESULTS
 from drawbridge.solver.candidates import Candidate
-from drawbridge.solver.demand import MAX_RESULTS, Option
+from drawbridge.solver.demand import Option
 from drawbridge.solver.meter import SearchLimitExceeded
 from drawbridge.solver.orders import CandidateOrders
 from drawbridge.solver.state import ChosenDevice, State

@@ -28,10 +28,10 @@ def as_expected(answer: SolverResult, expected: Any) -> Any:  # noqa: ANN401  # 
         if isinstance(expected, dict) and "allocations" in expected:
             return {"allocations": list(map(to_json, answer.allocations))}
         return picked(answer.allocations)
-    written = {"outcome": answer.outcome.value, "code": answer.reasons[0].code}
+    reason = answer.reasons[0]
+    written: dict[str, Any] = {"outcome": answer.outcome.value, "code": reason.code}
+    written |= {"message": reason.message, "of_node": answer.of_node}
     if isinstance(expected, dict):
-        if "message" in expected:
-            written["message"] = answer.reasons[0].message
         written = {key: written[key] for key in written if key in expected or key == "outcome"}
     return written
 

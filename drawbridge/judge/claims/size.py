@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
+from drawbridge.dra.allocation import MAX_RESULTS
 from drawbridge.finding import Finding
 from drawbridge.judge.claims import codes
 from drawbridge.judge.context import JudgeContext
 from drawbridge.judge.subject import Subject
-from drawbridge.solver.demand import MAX_RESULTS, minimum_devices
+from drawbridge.solver.demand import minimum_devices
 
 
 def check_claim_size(subject: Subject, _: JudgeContext) -> Iterator[Finding]:

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
+from drawbridge.dra.allocation import MAX_RESULTS
 from drawbridge.dra.claim_codes import COUNT_NEVER_FITS
 from drawbridge.dra.counted import count_noun, join_words
 from drawbridge.finding import Finding
 from drawbridge.judge.context import UnownedClass
 from drawbridge.judge.devices.class_devices import RequestDevices, RequestPlace
-from drawbridge.solver.demand import MAX_RESULTS
 
 
 def explain_unowned(
