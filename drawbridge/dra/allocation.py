@@ -163,15 +163,7 @@ class Condition(msgspec.Struct, frozen=True, gc=False):
     message: str = ""
 
 
-class NetworkData(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """Network data of a device, as reported by the driver."""
-
-    interface_name: str = ""
-    ips: tuple[str, ...] = ()
-    hardware_address: str = ""
-
-
-class DeviceStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):
+class DeviceStatus(msgspec.Struct, frozen=True, gc=False):
     """The status of one allocated device, as reported by the driver."""
 
     driver: str
@@ -179,7 +171,6 @@ class DeviceStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):
     device: str
     share_id: str | None = msgspec.field(default=None, name="shareID")
     conditions: tuple[Condition, ...] = ()
-    network_data: NetworkData | None = None
 
 
 class ClaimStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):
