@@ -272,6 +272,9 @@ class _FlatClaim(Object, frozen=True, rename="camel", kw_only=True):
     spec: _FlatSpec = _FlatSpec()
     status: ClaimStatus = ClaimStatus()
 
+    def claim(self) -> Claim:
+        return Claim(metadata=self.metadata, spec=self.spec.spec(), status=self.status)
+
 
 class _FlatTemplateSpec(msgspec.Struct, frozen=True):
     metadata: TemplateMetadata = TemplateMetadata()
@@ -282,13 +285,17 @@ class _FlatTemplate(Object, frozen=True, rename="camel", kw_only=True):
     metadata: ClaimMetadata
     spec: _FlatTemplateSpec = _FlatTemplateSpec()
 
+    def template(self) -> Template:
+        spec = TemplateSpec(self.spec.metadata, self.spec.spec.spec())
+        return Template(metadata=self.metadata, spec=spec)
+
 
 def claim_reader() -> Reader[Claim]:
     """Return a reader of claims. It caches parsed quantities, and shares equal parameters."""
     values = SharedValues()
 
     def convert(wire: Claim | _FlatClaim) -> Claim:
-        claim = _claim(wire)
+        claim = wire if isinstance(wire, Claim) else wire.claim()
         values.share_parameters(claim.spec.devices.config)
         if claim.status.allocation is not None:
             values.share_parameters(claim.status.allocation.devices.config)
@@ -302,7 +309,7 @@ def template_reader() -> Reader[Template]:
     values = SharedValues()
 
     def convert(wire: Template | _FlatTemplate) -> Template:
-        template = _template(wire)
+        template = wire if isinstance(wire, Template) else wire.template()
         values.share_parameters(template.spec.spec.devices.config)
         return template
 
@@ -327,16 +334,3 @@ def _shapes(current: type[Object], flat: type[Object]) -> dict[str, type[Object]
         "resource.k8s.io/v1beta2": current,
         "resource.k8s.io/v1beta1": flat,
     }
-
-
-def _claim(wire: Claim | _FlatClaim) -> Claim:
-    if isinstance(wire, Claim):
-        return wire
-    return Claim(metadata=wire.metadata, spec=wire.spec.spec(), status=wire.status)
-
-
-def _template(wire: Template | _FlatTemplate) -> Template:
-    if isinstance(wire, Template):
-        return wire
-    spec = TemplateSpec(wire.spec.metadata, wire.spec.spec.spec())
-    return Template(metadata=wire.metadata, spec=spec)
