@@ -5,7 +5,7 @@ omits empty fields, as the API does.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from msgspec.structs import force_setattr, replace
@@ -50,6 +50,14 @@ class Opaque(msgspec.Struct, frozen=True, gc=False):
     def parameters(self) -> OpaqueJSON | None:
         """The parameters; None without any."""
         return OpaqueJSON(bytes(self.sent)) if self.sent else None
+
+
+class ConfigEntry(Protocol):
+    """An entry in the configuration of a claim, a class or an allocation."""
+
+    @property
+    def opaque(self) -> Opaque | None:
+        """The parameters of a driver."""
 
 
 class AllocationResult(

@@ -11,22 +11,14 @@ and ignores null for a text, so each value of such a field counts.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
-from drawbridge.dra.allocation import Opaque
+from drawbridge.dra.allocation import ConfigEntry
 from drawbridge.dra.opaque_json import Fields
 
 _GROUP: Final = "resource.nvidia.com/"
 # A range of numbers, as in 0-3, that ends at 10000 or later. No machine has that many processors.
 _LONG_RANGE: Final = re.compile(r"-\+?[0-9]{5}")
-
-
-class _Entry(Protocol):
-    """An entry in the list of configurations of a claim or class."""
-
-    @property
-    def opaque(self) -> Opaque | None:
-        """The configuration."""
 
 
 class FatalConfig(NamedTuple):
@@ -49,7 +41,7 @@ class _FatalSetting(NamedTuple):
     what: str
 
 
-def find_fatal_configs(configs: Sequence[_Entry]) -> Iterator[FatalConfig]:
+def find_fatal_configs(configs: Sequence[ConfigEntry]) -> Iterator[FatalConfig]:
     """Find configurations that end the process of the driver which prepares them."""
     for number, config in enumerate(configs):
         opaque = config.opaque

@@ -5,26 +5,18 @@ The devices of a model differ in their identity only, and the claims of a templa
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 from msgspec.structs import force_setattr
 
-from drawbridge.dra.allocation import Opaque
+from drawbridge.dra.allocation import ConfigEntry
 from drawbridge.dra.device import Attribute, Device
 
 # Values beyond these numbers are kept more than once. Those that many objects have are used often
 # enough to stay, so that a driver or a tenant with distinct values displaces none of them.
 MAX_ATTRIBUTES: Final = 16_384
 MAX_PARAMETERS: Final = 512  # of 10 KiB at most
-
-
-class _Config(Protocol):
-    """An entry of the configuration of a claim, or of an allocation."""
-
-    @property
-    def opaque(self) -> Opaque | None:
-        """The parameters of a driver."""
 
 
 class SharedValues:
@@ -49,7 +41,7 @@ class SharedValues:
                 for name, attribute in attributes.items():
                     attributes[name] = shared(attribute)
 
-    def share_parameters(self, configs: Iterable[_Config]) -> None:
+    def share_parameters(self, configs: Iterable[ConfigEntry]) -> None:
         """Share the parameters of configurations that nothing else has yet."""
         for config in configs:
             if config.opaque is not None and config.opaque.sent:
