@@ -249,7 +249,7 @@ class Ledger:
             if refusal := self._check_reservation(uid, reservation):
                 return refusal
         new = {
-            uid: self._read_reservation_holds(reservation)
+            uid: read_holds(reservation.allocation, reservation.mark)
             for uid, reservation in reservations.items()
             if not self._is_held(uid)
         }
@@ -411,9 +411,6 @@ class Ledger:
         }
         namespace = next(iter(records.values())).namespace
         return self.quotas.find_excess(namespace, charges) is not None
-
-    def _read_reservation_holds(self, reservation: Reservation) -> tuple[Hold, ...]:
-        return read_holds(reservation.allocation, reservation.mark)
 
     def _allocation_of(self, uid: str) -> Allocation | None:
         record = self._records.get(uid)
