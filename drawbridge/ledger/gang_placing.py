@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
-from msgspec.structs import replace
 
 from drawbridge.dra.allocation import Allocation
 from drawbridge.dra.claim import Claim
@@ -35,18 +34,15 @@ def place_members(gang: Gang, placer: Placer, *, together: bool) -> tuple[PodPla
     """Place the members, in their order; all stay without a node if fewer than the minimum fit."""
     before = placer.claims
     placements = [placer.place_pod(pod) for pod in gang.members]
-    fits = _count(placements)
-    if fits < gang.least and together:
-        _withdraw(gang, placements, placer, before)
+    if (fits := _count(placements)) >= gang.least:
+        return tuple(placements)
+    _withdraw(gang, placements, placer, before)
+    if together:
         joint = _place_together(gang.members, placer)
         if _count(joint) >= gang.least:
             return tuple(joint)
         fits = max(fits, _count(joint))
         _withdraw(gang, joint, placer, before)
-    elif fits < gang.least:
-        _withdraw(gang, placements, placer, before)
-    if fits >= gang.least:
-        return tuple(placements)
     return tuple(_refuse(each, gang, fits) for each in placements)
 
 
@@ -79,6 +75,11 @@ class _Question(NamedTuple):
     claims: tuple[Claim, ...]
     nodes: tuple[Node, ...]
 
+    @property
+    def names(self) -> list[str]:
+        """The names of the nodes."""
+        return [each.name for each in self.nodes]
+
 
 def _place_together(members: Sequence[Pod], placer: Placer) -> list[PodPlacement]:
     """Place members on the nodes and with the devices of one search for all of them."""
@@ -97,30 +98,27 @@ def _plan(
     members: Sequence[Pod], placer: Placer
 ) -> Iterator[tuple[int, tuple[Node, tuple[Allocation, ...]]]]:
     """Yield the node and the devices of each member that has a place."""
-    kinds: dict[bytes, list[int]] = {}
-    questions: dict[bytes, _Question] = {}
+    kinds: dict[bytes, tuple[_Question, list[int]]] = {}
     for number, pod in enumerate(members):
         claims, nodes = placer.find_shared_question(pod)
         if not claims:
             continue
         question = _Question(tuple(claims), tuple(nodes))
-        names = [each.name for each in nodes]
-        key = msgspec.json.encode(([each.spec for each in claims], names), enc_hook=str)
-        kinds.setdefault(key, []).append(number)
-        questions.setdefault(key, question)
-    asked = [
-        MemberKind(questions[key].claims, len(of_kind), [n.name for n in questions[key].nodes])
-        for key, of_kind in kinds.items()
-    ]
-    if not asked:
+        key = msgspec.json.encode(([each.spec for each in claims], question.names), enc_hook=str)
+        kinds.setdefault(key, (question, []))[1].append(number)
+    if not kinds:
         return
-    nodes_by_name = {node.name: node for each in questions.values() for node in each.nodes}
+    asked = [
+        MemberKind(question.claims, len(numbers), question.names)
+        for question, numbers in kinds.values()
+    ]
+    nodes_by_name = {node.name: node for question, _ in kinds.values() for node in question.nodes}
 
     def ask(node: str, claims: Sequence[Claim]) -> Solution | None:
         answer = placer.solve(claims, (node,)).get(node)
         return answer if isinstance(answer, Solution) else None
 
-    left = [list(of_kind) for of_kind in kinds.values()]
+    left = [numbers for _, numbers in kinds.values()]
     for on_node in place_gang(asked, ask).nodes:
         for waiting, allocations in zip(left, on_node.allocations(asked), strict=True):
             for of_member in allocations:
@@ -130,4 +128,4 @@ def _plan(
 def without_node(gang: Gang, reason: Reason) -> tuple[PodPlacement, ...]:
     """Return the members of a gang that is not tried."""
     names = (pod.full_name for pod in gang.members)
-    return tuple(replace(PodPlacement(name, None, ()), reasons=(reason,)) for name in names)
+    return tuple(PodPlacement(name, None, (), (reason,)) for name in names)
