@@ -275,7 +275,7 @@ class _Planning:
         placed = placer.place_on(self._pod, there)
         if placed.node is None:
             return None
-        again = [self._recreated(each) for each in removed]
+        again = [self._movable.pods[each.name].with_node("") for each in removed]
         replacing = _Replacing(copy, node)
         moved = replacing.place(again)
         if moved is None:
@@ -283,10 +283,6 @@ class _Planning:
             return None
         moves = tuple(_move(pod, node, placement) for pod, placement in moved)
         return MovePlan(placed.pod or "", node, placed.claims, moves, proven=True)
-
-    def _recreated(self, running: RunningPod) -> Pod:
-        pod = self._movable.pods[running.name]
-        return replace(pod, spec=replace(pod.spec, node_name=""))
 
     def explain(self) -> Iterator[str]:
         """Yield why there is no plan."""

@@ -9,10 +9,10 @@ from drawbridge.dra.claim import Claim, Template
 from drawbridge.dra.nodes import Node
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.node_fit import ClusterNodes
-from drawbridge.ledger.placing import Placer, hold_claims
+from drawbridge.ledger.placing import Placer, freed, hold_claims
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod
-from drawbridge.ledger.still_fits import Schedulers, freed
+from drawbridge.ledger.still_fits import Schedulers
 from drawbridge.solver.deviations import Allocator
 
 

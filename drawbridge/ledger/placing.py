@@ -170,8 +170,7 @@ class Placer:
             claim = self._claims[name]
             version = f"{self.ledger.claims[uid_of(claim)].version + 1}"
             metadata = replace(claim.metadata, resource_version=version)
-            status = replace(claim.status, allocation=None, reserved_for=())
-            self._claims[name] = replace(claim, metadata=metadata, status=status)
+            self._claims[name] = replace(freed(claim), metadata=metadata)
             self.ledger.rollback([uid_of(claim)])
             self.ledger.observe(self._claims[name])
 
@@ -366,6 +365,11 @@ class Placer:
             for name in map(name_of, claims):
                 self._claims[name] = node_fit.with_consumer(self._claims[name], pod)
         return None
+
+
+def freed(claim: Claim) -> Claim:
+    """Return a claim without devices and users."""
+    return replace(claim, status=replace(claim.status, allocation=None, reserved_for=()))
 
 
 def report_unpublished(placements: Iterable[PodPlacement]) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ The API server validates everything else.
 from collections.abc import Iterable, Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from drawbridge.dra.claim import ClaimMetadata
 from drawbridge.dra.decode import Object, Reader
@@ -274,6 +275,10 @@ class Pod(Object, frozen=True, rename="camel", kw_only=True):
         """Which allocation of a claim was released for the pod last; empty if none was."""
         told = (each for each in self.status.conditions if each.type == RELEASED_CONDITION)
         return next((each.message for each in told), "")
+
+    def with_node(self, name: str) -> "Pod":
+        """Return the pod as if it were bound to a node, or to none without a name."""
+        return replace(self, spec=replace(self.spec, node_name=name))
 
     def containers(self) -> tuple[PodContainer, ...]:
         """Return the init containers, then the containers."""

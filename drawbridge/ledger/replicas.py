@@ -78,7 +78,7 @@ def place_on_each_node(placer: PodPlacer, pod: Pod, cluster: ClusterNodes) -> Re
         nowhere = PodPlacement(pod.full_name, None, (), reasons)
         return ReplicaPlacement(0, 0, refused=nowhere)
     answers = [
-        placer.place_pod(replace(replica, spec=replace(replica.spec, node_name=node.name)))
+        placer.place_pod(replica.with_node(node.name))
         for replica, node in zip(_replicas(pod, range(len(nodes))), nodes, strict=True)
     ]
     placed = tuple(each for each in answers if each.node is not None)

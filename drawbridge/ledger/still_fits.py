@@ -36,9 +36,10 @@ from drawbridge.ledger.node_resources import (
     NodeResources,
     requested_amounts,
 )
-from drawbridge.ledger.placing import Placer, hold_claims
+from drawbridge.ledger.placing import Placer, freed, hold_claims
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod
+from drawbridge.ledger.removals import consumers_of
 from drawbridge.solver.deviations import Allocator
 from drawbridge.solver.reasons import Reason, merge_reasons
 
@@ -204,7 +205,7 @@ def _group(
 
 def _key(pod: Pod) -> bytes:
     """Return what decides where a pod fits. Only static pods are tied to their node."""
-    spec = pod.spec if _is_static(pod) else replace(pod.spec, node_name="")
+    spec = pod.spec if _is_static(pod) else pod.with_node("").spec
     # A claim that exists is another one for each pod; claims of templates are equal.
     claims = pod.status.resource_claim_statuses
     return _ENCODER.encode((pod.namespace, spec, claims))
@@ -240,13 +241,8 @@ def _difficulty(group: _Group) -> tuple[object, ...]:
 
 def _released(claim: Claim, pods: Collection[str]) -> Claim:
     """Return a claim as it is when these pods, and nobody else, used it and have ended."""
-    namespace = claim.metadata.namespace or "default"
-    users = claim.status.reserved_for
-    if not users or any(
-        not each.is_pod or f"{namespace}/{each.name}" not in pods for each in users
-    ):
-        return claim
-    return freed(claim)
+    users = consumers_of(claim)
+    return freed(claim) if users and users.issubset(pods) else claim
 
 
 def _without_class_claims(claims: Iterable[Claim], pods: Iterable[Pod]) -> Iterator[Claim]:
@@ -257,11 +253,6 @@ def _without_class_claims(claims: Iterable[Claim], pods: Iterable[Pod]) -> Itera
     names = {f"{each.namespace}/{each.status.class_claim.resource_claim_name}" for each in pods}
     for claim in claims:
         yield freed(claim) if name_of(claim) in names else claim
-
-
-def freed(claim: Claim) -> Claim:
-    """Return a claim without devices and users."""
-    return replace(claim, status=replace(claim.status, allocation=None, reserved_for=()))
 
 
 # --- placement -----------------------------------------------------------------------------------
@@ -323,7 +314,7 @@ class _Placement:
         """Place each group on the nodes that its pods may use, one node after the other."""
         for group in self._cluster.groups:
             _, cluster = self._cluster.sides[group.allocator]
-            pod = group.pods[0] if group.is_static else _unbound(group.pods[0])
+            pod = group.pods[0] if group.is_static else group.pods[0].with_node("")
             nodes, unfit = node_fit.selected_nodes(pod, cluster)
             self._fill(group, self._tightest_first(group, nodes), unfit)
             self._report_progress()
@@ -340,7 +331,7 @@ class _Placement:
                 if self._resources.lacking(node.name, requested):
                     full.append(node)
                     break
-                placed = placer.place_on(_unbound(waiting[-1]), [node])
+                placed = placer.place_on(waiting[-1].with_node(""), [node])
                 if placed.node is None:
                     refusals += placed.reasons
                     break
@@ -378,10 +369,6 @@ class _Placement:
     def _result(self) -> Fit:
         refused = sorted(self._refused, key=lambda each: each.pod)
         return Fit(len(self._nodes) + len(refused), self._nodes, tuple(refused))
-
-
-def _unbound(pod: Pod) -> Pod:
-    return replace(pod, spec=replace(pod.spec, node_name=""))
 
 
 def _weight(amounts: Amounts) -> int:
