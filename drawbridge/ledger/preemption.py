@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from drawbridge.dra.counted import count_noun
@@ -22,30 +21,17 @@ from drawbridge.ledger.placing import Placer, PodPlacement
 from drawbridge.ledger.pods import Pod
 from drawbridge.ledger.priorities import Priorities
 from drawbridge.ledger.quota_room import STAGE
-from drawbridge.ledger.removals import consumers_of
+from drawbridge.ledger.removals import PodHolds, consumers_of, find_holds
 from drawbridge.ledger.replicas import PodPlacer
 from drawbridge.ledger.victims import NodeVictims, RunningPod, choose_victims, find_victims
 from drawbridge.solver.reasons import Reason
-
-
-class Holders(msgspec.Struct, frozen=True):
-    """Which pods keep each allocated claim from being released, by name of the claim.
-
-    A claim with a consumer that is not a known pod is not in it, because it cannot be released.
-    """
-
-    by_claim: Mapping[str, frozenset[str]]
-
-    def released_without(self, pods: Collection[str]) -> Collection[str]:
-        """Return the claims that are released when these pods end."""
-        return [claim for claim, held in self.by_claim.items() if held.issubset(pods)]
 
 
 class _Attempt(NamedTuple):
     """One pod that preempts, and what it may evict."""
 
     pod: Pod
-    holders: Holders
+    holds: PodHolds
     leaving: frozenset[str]
     requested: Amounts
 
@@ -94,7 +80,7 @@ class PreemptingPlacer:
             return _explain(refused, f"PriorityClass {name} does not exist")
         if not priority.may_preempt:
             return _explain(refused, "the preemptionPolicy of the pod is Never")
-        attempt = _Attempt(pod, self._holders(), self._leaving(), requested_amounts(pod))
+        attempt = _Attempt(pod, self._find_holds(), self._leaving(), requested_amounts(pod))
         held = "devices" if refused.claims else "resources"
         waits = self._fitting(attempt, ())
         if waits:
@@ -102,7 +88,7 @@ class PreemptingPlacer:
             return _explain(refused, text, about=min(waits))
         lower = [
             running
-            for running in self._with_lost_work(attempt.holders).values()
+            for running in self._with_lost_work(attempt.holds).values()
             if running.priority < priority.value and not running.terminating
         ]
         victims = self._choose(attempt, lower)
@@ -113,13 +99,14 @@ class PreemptingPlacer:
 
     def _choose(self, attempt: _Attempt, lower: Sequence[RunningPod]) -> NodeVictims | None:
         choices = []
-        holders = frozenset().union(*attempt.holders.by_claim.values())
         resources = self._placer.resources
         for node in self._fitting(attempt, lower):
             # A pod that holds no device is not a victim where there is room for it.
             lacks = resources is not None and resources.lacking(node, attempt.requested)
             there = [
-                each for each in lower if each.node == node and (lacks or each.name in holders)
+                each
+                for each in lower
+                if each.node == node and (lacks or each.name in attempt.holds.claims)
             ]
             victims = find_victims(node, there, self._budgets, self._fits_on(attempt, node))
             if victims is not None:
@@ -137,7 +124,7 @@ class PreemptingPlacer:
     ) -> Collection[str]:
         """Return the nodes on which the pod fits after pods were removed."""
         gone = [*removed, *(self._running[each] for each in attempt.leaving)]
-        released = attempt.holders.released_without({each.name for each in gone})
+        released = attempt.holds.released_without({each.name for each in gone})
         held = [(each.node, each.held) for each in gone if each.held]
         if not released and not held:
             return ()
@@ -145,34 +132,30 @@ class PreemptingPlacer:
 
     def _evict(self, attempt: _Attempt, victims: NodeVictims) -> PodPlacement:
         names = [each.name for each in victims.pods]
-        self._placer.release(attempt.holders.released_without({*names, *attempt.leaving}))
+        self._placer.release(attempt.holds.released_without({*names, *attempt.leaving}))
         # The next pod finds them charged, as the disruption controller does.
         self._budgets[:] = charge_budgets(self._budgets, victims.pods)
         for name in (*names, *attempt.leaving):
             gone = self._running.pop(name)
             if self._placer.resources is not None:
                 self._placer.resources.remove(gone.node, gone.held)
-        pinned = replace(attempt.pod, spec=replace(attempt.pod.spec, node_name=victims.node))
-        placement = self._placer.place_pod(pinned)
+        placement = self._placer.place_pod(attempt.pod.with_node(victims.node))
         reasons = (_budget_reason(victims),) if victims.violations else ()
         return replace(placement, preempted=tuple(names), reasons=reasons)
 
-    def _with_lost_work(self, holders: Holders) -> Mapping[str, RunningPod]:
+    def _with_lost_work(self, holds: PodHolds) -> Mapping[str, RunningPod]:
         claims = []
-        for name, pods in holders.by_claim.items():
+        for name, pods in holds.pods.items():
             allocation = self._placer.claims[name].status.allocation
             devices = {hold.device_id for hold in read_holds(allocation)}
             claims.append(LostClaim(devices, pods))
         running = self._running.values()
         return with_lost_work(running, claims, newest_start(running))
 
-    def _holders(self) -> Holders:
-        names = {}
-        for name, claim in self._placer.claims.items():
-            pods = consumers_of(claim)
-            if pods and claim.status.allocation is not None and pods <= self._running.keys():
-                names[name] = pods
-        return Holders(names)
+    def _find_holds(self) -> PodHolds:
+        """Return who has the claims that can be released: all of their consumers are known."""
+        claims, running = self._placer.claims.items(), self._running.keys()
+        return find_holds({name: each for name, each in claims if consumers_of(each) <= running})
 
     def _leaving(self) -> frozenset[str]:
         return frozenset(each.name for each in self._running.values() if each.terminating)
