@@ -4,7 +4,6 @@ For links, these are the partitions of a fabric, such as NVLink, and the PCIe ro
 NUMA node differently. Kubernetes has a standard name since 1.36.
 """
 
-import re
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Final
 
@@ -16,11 +15,11 @@ from drawbridge.dra.rules import NEAR_WEIGHT
 from drawbridge.ledger.cards import Card
 from drawbridge.solver.candidates import Candidate
 from drawbridge.solver.constraints import typed_values
+from drawbridge.solver.orders import find_partitions
 
 _NUMA_NAMES: Final = ("numaNode", "numaNodeID", "numa")
 # Also of other drivers of network devices.
 _DRANET_NUMA: Final = "dra.net/numaNode"
-_PARTITION: Final = re.compile(r".*partition([2-9]|[1-9][0-9]{1,2})", re.DOTALL)
 
 
 def find_groups(cards: Sequence[Card], near: Near) -> Groups:
@@ -57,10 +56,8 @@ def _numa_names(driver: str) -> tuple[str, ...]:
 
 
 def _partitions(device: Candidate) -> Iterable[str]:
-    """Yield the attributes of partitions with several devices, by full name."""
-    for name in (*device.device.attributes, *device.partitions):
-        if _PARTITION.fullmatch(name):
-            yield name if "/" in name else f"{device.pool.driver}/{name}"
+    """Return the attributes of partitions with several devices, by full name."""
+    return (f"{name}{size}" for name, size in find_partitions(device) if size > 1)
 
 
 def _group(device: Candidate, names: Iterable[str]) -> Hashable:

@@ -155,7 +155,7 @@ class CandidateOrders:
         in_use, sizes = self._in_use, set[int]()
         for candidate in in_use:
             self._node_view.meter.spend(1 + len(candidate.device.attributes) // _PER_STEP)
-            sizes.update(_sizes(candidate, name))
+            sizes.update(size for each, size in find_partitions(candidate) if each == name)
         is_free: dict[Candidate, list[int]] = {candidate: [] for candidate in in_use}
         for size in sorted(sizes, reverse=True):
             groups = self._groups_of((f"{name}{size}",))
@@ -165,14 +165,13 @@ class CandidateOrders:
         return is_free
 
 
-def _sizes(candidate: Candidate, name: str) -> Iterator[int]:
-    """Yield the sizes of the partitions of a device whose attributes have this name."""
+def find_partitions(candidate: Candidate) -> Iterator[tuple[str, int]]:
+    """Yield the name and the size of each partition that a device has an attribute for."""
     driver = candidate.pool.driver
     for attribute in (*candidate.device.attributes, *candidate.partitions):
         full = attribute if "/" in attribute else f"{driver}/{attribute}"
-        partition = _PARTITION.fullmatch(full)
-        if partition is not None and partition["name"] == name:
-            yield int(partition["size"])
+        if (partition := _PARTITION.fullmatch(full)) is not None:
+            yield partition["name"], int(partition["size"])
 
 
 def devices_for_all_mode(state: State) -> Mapping[Option, tuple[Candidate, ...]]:
