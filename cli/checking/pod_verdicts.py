@@ -36,7 +36,6 @@ from drawbridge.judge.subject import JudgedClaim, Subject, pod_subject, template
 from drawbridge.ledger.extended_resources import (
     ServingClass,
     class_by_resource_name,
-    compose_requests,
     requested_names,
 )
 from drawbridge.ledger.generated_claims import claim_for_extended_resources
@@ -222,8 +221,7 @@ def _with_schedulers_claim(
     if pod.spec.scheduler_name == OURS:
         return subject
     requested = {name: served[name] for name in requested_names(pod) if name in served}
-    requests = compose_requests(pod, requested)
-    if not requests:
+    claim = claim_for_extended_resources(pod, requested)
+    if claim is None:
         return subject
-    claim = claim_for_extended_resources(pod, requests)
     return replace(subject, claims=(*subject.claims, JudgedClaim(claim, _SCHEDULERS_CLAIM)))

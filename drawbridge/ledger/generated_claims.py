@@ -6,6 +6,7 @@ The same pod gets the same names and share IDs.
 
 import hashlib
 import uuid
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
@@ -16,9 +17,9 @@ from drawbridge.dra.claim import (
     ClaimMetadata,
     ClaimSpec,
     Devices,
-    Request,
     Template,
 )
+from drawbridge.ledger.extended_resources import ServingClass, compose_requests
 from drawbridge.ledger.pods import Pod, PodClaim
 
 POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
@@ -66,8 +67,11 @@ def claim_from_template(pod: Pod, entry: PodClaim, template: Template) -> Claim:
     return Claim(metadata=metadata, spec=template.spec.spec)
 
 
-def claim_for_extended_resources(pod: Pod, requests: tuple[Request, ...]) -> Claim:
-    """Generate the claim that the scheduler creates for a pod's extended resources."""
+def claim_for_extended_resources(pod: Pod, classes: Mapping[str, ServingClass]) -> Claim | None:
+    """Generate the claim that the scheduler creates for a pod's extended resources of classes."""
+    requests = compose_requests(pod, classes)
+    if not requests:
+        return None
     base = f"{pod.metadata.name}-extended-resources-"
     metadata = ClaimMetadata(
         name=generate_name(base, f"{pod.full_name}/{base}"),

@@ -20,7 +20,7 @@ from drawbridge.dra.claim import Claim, Template
 from drawbridge.dra.counted import count_noun, join_words
 from drawbridge.dra.nodes import Node
 from drawbridge.finding import Finding
-from drawbridge.ledger import codes, extended_resources, generated_claims, node_fit
+from drawbridge.ledger import codes, generated_claims, node_fit
 from drawbridge.ledger.claim_references import PodClaims, find_pod_claims
 from drawbridge.ledger.ledger import Ledger, Reservation, ReservationRefusal, name_of, uid_of
 from drawbridge.ledger.node_choice import NodeChoice
@@ -391,16 +391,9 @@ def _with_extended_claim(
     pod: Pod, pod_claims: PodClaims, names: Sequence[str], cluster: ClusterNodes
 ) -> tuple[Claim, ...]:
     """Return a pod's claims; the last one is for extended resources that classes serve."""
-    if not names:
-        return pod_claims.claims
-    requests = extended_resources.compose_requests(
-        pod, {name: cluster.classes[name] for name in names}
-    )
-    return (
-        (*pod_claims.claims, generated_claims.claim_for_extended_resources(pod, requests))
-        if requests
-        else pod_claims.claims
-    )
+    classes = {name: cluster.classes[name] for name in names}
+    claim = generated_claims.claim_for_extended_resources(pod, classes) if names else None
+    return pod_claims.claims if claim is None else (*pod_claims.claims, claim)
 
 
 def _errors_that_stop_pod(errors: int, solutions: int) -> Iterator[Reason]:

@@ -7,8 +7,8 @@ import msgspec
 
 from drawbridge.dra.claim import Claim, Template
 from drawbridge.dra.nodes import Node
-from drawbridge.ledger import extended_resources, generated_claims
 from drawbridge.ledger.claim_references import find_pod_claims
+from drawbridge.ledger.generated_claims import claim_for_extended_resources
 from drawbridge.ledger.node_fit import (
     ClusterNodes,
     NodeFilter,
@@ -103,8 +103,8 @@ class _Devices:
         """Filter the devices of nodes on which classes serve these names."""
         claims = [each for each in self._claims if each.status.allocation is None]
         classes = {each: self._cluster.nodes.classes[each] for each in resource_names}
-        if requests := extended_resources.compose_requests(self._pod, classes):
-            claims.append(generated_claims.claim_for_extended_resources(self._pod, requests))
+        if (claim := claim_for_extended_resources(self._pod, classes)) is not None:
+            claims.append(claim)
         if not claims:
             self.fitting.update(nodes)
             return
