@@ -7,7 +7,7 @@ evaluated.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -59,16 +59,19 @@ class ServedNodes(msgspec.Struct, frozen=True):
     reasons: tuple[Reason, ...] = ()
 
 
+# The nodes that passed, and the reasons for the others.
+Passed: TypeAlias = tuple[list[Node], tuple[Reason, ...]]
+
+
 class NodeFilter(NamedTuple):
-    """One filter by name: how many nodes it got, which passed, and the reasons for the others."""
+    """One filter by name: which nodes passed, and the reasons for the others."""
 
     name: str
-    before: int
     nodes: list[Node]
     reasons: tuple[Reason, ...] = ()
 
 
-def selected_nodes(pod: Pod, cluster: ClusterNodes) -> tuple[list[Node], tuple[Reason, ...]]:
+def selected_nodes(pod: Pod, cluster: ClusterNodes) -> Passed:
     """Return the nodes that the fields of a pod and of the nodes allow, and other reasons."""
     if not cluster.nodes:
         return [], (make_reason(codes.NODE_UNFIT, "nodes", "there are no nodes"),)
@@ -83,51 +86,41 @@ def filter_nodes(pod: Pod, cluster: ClusterNodes) -> Iterator[NodeFilter]:
     """Yield the filters by the fields of a pod and of the nodes, each with what it leaves."""
     nodes: list[Node] = [*cluster.nodes]
     for name, apply in _FILTERS:
-        before = len(nodes)
         nodes, reasons = apply(pod, nodes, cluster)
-        yield NodeFilter(name, before, nodes, reasons)
+        yield NodeFilter(name, nodes, reasons)
 
 
-def _requested_node(
-    pod: Pod, nodes: list[Node], _: ClusterNodes
-) -> tuple[list[Node], tuple[Reason, ...]]:
+def _requested_node(pod: Pod, nodes: list[Node], _: ClusterNodes) -> Passed:
     requested = pod.spec.node_name
     if not requested:
         return nodes, ()
     passed = [node for node in nodes if node.name == requested]
-    return passed, _exclusion_reasons(f"excluded by nodeName {requested}", len(nodes), len(passed))
+    return _exclude(f"excluded by nodeName {requested}", nodes, passed)
 
 
-def _open_nodes(
-    pod: Pod, nodes: list[Node], _: ClusterNodes
-) -> tuple[list[Node], tuple[Reason, ...]]:
+def _open_nodes(pod: Pod, nodes: list[Node], _: ClusterNodes) -> Passed:
     # A pod with nodeName bypasses the scheduler, so unschedulable and taints have no effect.
     if pod.spec.node_name or not nodes:
         return nodes, ()
     return schedulable_nodes(nodes, pod.spec.tolerations)
 
 
-def _labelled_nodes(
-    pod: Pod, nodes: list[Node], _: ClusterNodes
-) -> tuple[list[Node], tuple[Reason, ...]]:
+def _labelled_nodes(pod: Pod, nodes: list[Node], _: ClusterNodes) -> Passed:
     selector = pod.spec.node_selector
     if not selector:
         return nodes, ()
     passed = [node for node in nodes if has_labels(selector, node)]
     text = "excluded by nodeSelector " + ", ".join(f"{k}={v}" for k, v in sorted(selector.items()))
-    return passed, _exclusion_reasons(text, len(nodes), len(passed))
+    return _exclude(text, nodes, passed)
 
 
-def _near_nodes(
-    pod: Pod, nodes: list[Node], _: ClusterNodes
-) -> tuple[list[Node], tuple[Reason, ...]]:
+def _near_nodes(pod: Pod, nodes: list[Node], _: ClusterNodes) -> Passed:
     required = pod.required_nodes
     if required is None:
         return nodes, ()
     valid = without_malformed_terms(required)
     near = [node for node in _named(nodes, valid) if matches_selector(valid, node)]
-    text = "excluded by the required node affinity"
-    return near, _exclusion_reasons(text, len(nodes), len(near))
+    return _exclude("excluded by the required node affinity", nodes, near)
 
 
 def _named(nodes: list[Node], selector: NodeSelector) -> list[Node]:
@@ -136,9 +129,7 @@ def _named(nodes: list[Node], selector: NodeSelector) -> list[Node]:
     return nodes if names is None else [node for node in nodes if node.name in names]
 
 
-def _tolerated_nodes(
-    pod: Pod, nodes: list[Node], cluster: ClusterNodes
-) -> tuple[list[Node], tuple[Reason, ...]]:
+def _tolerated_nodes(pod: Pod, nodes: list[Node], cluster: ClusterNodes) -> Passed:
     """Return the nodes without a taint that the pod does not tolerate, and the other reasons."""
     if pod.spec.node_name:
         return nodes, ()
@@ -183,17 +174,13 @@ def _format_taint(taint: Taint) -> str:
     return f"{taint.key}{value}:{taint.effect}"
 
 
-def schedulable_nodes(
-    nodes: Sequence[Node], tolerations: Sequence[Toleration] = ()
-) -> tuple[list[Node], tuple[Reason, ...]]:
+def schedulable_nodes(nodes: Sequence[Node], tolerations: Sequence[Toleration] = ()) -> Passed:
     """Return the schedulable nodes, and reasons for the others; a toleration can ignore that."""
     if not nodes:
         return [], (make_reason(codes.NODE_UNFIT, "nodes", "there are no nodes"),)
     if first_untolerated((UNSCHEDULABLE,), tolerations) is None:
         return [*nodes], ()
-    nodes_found = [node for node in nodes if not node.unschedulable]
-    reasons = _exclusion_reasons("unschedulable", len(nodes), len(nodes_found))
-    return nodes_found, reasons
+    return _exclude("unschedulable", nodes, [node for node in nodes if not node.unschedulable])
 
 
 def group_nodes_by_service(pod: Pod, nodes: Sequence[Node], cluster: ClusterNodes) -> ServedNodes:
@@ -220,7 +207,6 @@ def group_nodes_by_service(pod: Pod, nodes: Sequence[Node], cluster: ClusterNode
         make_reason(
             *_why_unserved(name, cluster),
             before=len(nodes),
-            after=len(nodes) - count,
             nodes=count,
         )
         for name, count in sorted(unserved.items())
@@ -262,9 +248,7 @@ def extended_resource_findings(
     return tuple(findings)
 
 
-def reachable_nodes(
-    claims: Sequence[Claim], nodes: Sequence[Node]
-) -> tuple[list[Node], tuple[Reason, ...]]:
+def reachable_nodes(claims: Sequence[Claim], nodes: Sequence[Node]) -> Passed:
     """Return the nodes where allocated claims can be used, and reasons for the others."""
     left, reasons = list(nodes), []
     for claim in claims:
@@ -275,17 +259,10 @@ def reachable_nodes(
         invalid = selector_problems(selector)
         selected = [node for node in left if not invalid and matches_selector(selector, node)]
         if len(selected) < len(left):
+            code, before = codes.ALLOCATED_ELSEWHERE, len(left)
             text = f"{CLAIM} {name_of(claim)} is allocated on other nodes"
-            reasons.append(
-                make_reason(
-                    codes.ALLOCATED_ELSEWHERE,
-                    "nodes",
-                    text,
-                    before=len(left),
-                    after=len(selected),
-                    nodes=len(left) - len(selected),
-                )
-            )
+            lost = before - len(selected)
+            reasons.append(make_reason(code, "nodes", text, before=before, nodes=lost))
         left = selected
     return left, tuple(reasons)
 
@@ -305,12 +282,15 @@ def make_reason(  # noqa: PLR0913  # the fields of a reason
     message: str,
     *,
     before: int = 0,
-    after: int = 0,
     nodes: int = 0,
     about: str = "",
 ) -> Reason:
-    """Create a reason; without `nodes` it is about the pod. `about` is a node that it speaks of."""
+    """Create a reason; without `nodes` it is about the pod. `about` is a node that it speaks of.
+
+    Of the nodes `before`, the others are left.
+    """
     kind = ReasonOfExample if about else Reason
+    after = max(0, before - nodes)
     return kind(code.name, stage, before, after, nodes, about, message)
 
 
@@ -319,10 +299,10 @@ def has_labels(selector: Mapping[str, str], node: Node) -> bool:
     return all(node.labels.get(key) == value for key, value in selector.items())
 
 
-def _exclusion_reasons(text: str, before: int, after: int) -> tuple[Reason, ...]:
-    return () if before == after else (_node_reason(text, before, before - after),)
+def _exclude(text: str, nodes: Sequence[Node], passed: list[Node]) -> Passed:
+    lost = len(nodes) - len(passed)
+    return passed, (_node_reason(text, len(nodes), lost),) if lost else ()
 
 
 def _node_reason(text: str, before: int, lost: int) -> Reason:
-    after = before - lost
-    return make_reason(codes.NODE_UNFIT, "nodes", text, before=before, after=after, nodes=lost)
+    return make_reason(codes.NODE_UNFIT, "nodes", text, before=before, nodes=lost)

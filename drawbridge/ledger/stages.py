@@ -11,7 +11,6 @@ from drawbridge.ledger.claim_references import find_pod_claims
 from drawbridge.ledger.generated_claims import claim_for_extended_resources
 from drawbridge.ledger.node_fit import (
     ClusterNodes,
-    NodeFilter,
     filter_nodes,
     group_nodes_by_service,
     reachable_nodes,
@@ -63,9 +62,9 @@ def filter_by_stage(pod: Pod, cluster: FilteredCluster) -> PodStages:
     pod_claims = find_pod_claims(pod, cluster.claims, cluster.templates)
     stages: list[NodeStage] = []
     left: Sequence[Node] = cluster.nodes.nodes
-    for node_filter in filter_nodes(pod, cluster.nodes):
-        stages.append(_stage(left, node_filter))
-        left = node_filter.nodes
+    for filter_name, passed, reasons in filter_nodes(pod, cluster.nodes):
+        stages.append(_node_stage(filter_name, left, passed, reasons))
+        left = passed
     if pod_claims.problems:
         stages.append(_node_stage("claims", left, (), pod_claims.problems))
         return PodStages(name, tuple(stages))
@@ -116,10 +115,6 @@ class _Devices:
                 self.fitting.add(node)
             elif isinstance(answer, Failure):
                 self.reasons += answer.reasons
-
-
-def _stage(before: Sequence[Node], applied: NodeFilter) -> NodeStage:
-    return _node_stage(applied.name, before, applied.nodes, applied.reasons)
 
 
 def _node_stage(
