@@ -60,19 +60,7 @@ class Deviations(msgspec.Struct, frozen=True):
 
 
 OURS = Deviations()
-UPSTREAM = Deviations(
-    admin_draws_nothing=False,
-    snapshots_count=False,
-    overdraft_stays_in_its_set=False,
-    all_goes_back=False,
-    several_terms_bind=False,
-    obeys_rules=False,
-    errors_stay_on_their_node=False,
-    spares_drivers=False,
-    shares_hold_device=False,
-    overdraft_blocks_shares=False,
-    limits_configurations=False,
-)
+UPSTREAM = Deviations(**dict.fromkeys(Deviations.__struct_fields__, False))
 
 
 def relevant_overdrafts(counters: Counters, drawn: ConsumedCounters) -> Counters:
