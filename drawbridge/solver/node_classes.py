@@ -190,14 +190,11 @@ def _run(search: Search, before: int) -> SearchResult:
     """Run a search that the meter has counted nothing for but what was `before`."""
     meter = search.meter
     try:
-        solved = search.run() is None
+        solved = search.run()
     except SearchLimitExceeded:
         return SearchResult(gave_up=True, work=meter.spent - before)
-    return (
-        SearchResult(solution=tuple(search.state.trail), work=meter.spent - before)
-        if solved
-        else SearchResult(deepest=search.deepest, work=meter.spent - before)
-    )
+    solution, deepest = (tuple(search.state.trail), None) if solved else (None, search.deepest)
+    return SearchResult(solution, deepest, work=meter.spent - before)
 
 
 def _to_cached(node_view: NodeView, result: SearchResult) -> _CachedSearch:

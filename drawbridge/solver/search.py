@@ -120,8 +120,8 @@ class Search:
         self._dead_states: set[object] = set()
         self._dead_ends_left = DEAD_ENDS_BEFORE_PRUNING
 
-    def run(self) -> BranchEnd | None:
-        """Search; None if the state's trail is the solution.
+    def run(self) -> bool:
+        """Search, and return whether the state's trail is the solution.
 
         Raises Abort and SearchLimitExceeded.
         """
@@ -134,8 +134,8 @@ class Search:
             elif self.stack:
                 ends = self._backtrack(ends)
             else:
-                return ends
-        return None
+                return False
+        return True
 
     def _enter_request(self, number: int) -> BranchEnd:
         """Continue with the first device of a request."""
