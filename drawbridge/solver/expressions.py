@@ -148,18 +148,12 @@ class ExpressionEvaluator:
 
     def selects(self, source: str, driver: str, device: Device) -> bool | EvaluationFailure:
         """Evaluate a selector, or a compatibility rule, on a device."""
-        expression = self._selectors.get(source)
-        if expression is None:
-            expression = self._compile(self._selectors, source)
-        outcome = self._evaluate(expression, driver, device, derived=False)
+        outcome = self._evaluate(self._selectors, source, driver, device)
         return outcome if isinstance(outcome, EvaluationFailure) else bool(outcome)
 
     def derive(self, source: str, driver: str, device: Device) -> Attribute | EvaluationFailure:
         """Evaluate a derived attribute on a device."""
-        expression = self._derived.get(source)
-        if expression is None:
-            expression = self._compile(self._derived, source)
-        outcome = self._evaluate(expression, driver, device, derived=True)
+        outcome = self._evaluate(self._derived, source, driver, device)
         return EvaluationFailure("no attribute") if isinstance(outcome, bool) else outcome
 
     def learn(self, learnt: "CompiledText | ProjectionOutcome") -> None:
@@ -187,22 +181,21 @@ class ExpressionEvaluator:
         return expression
 
     def _evaluate(
-        self,
-        expression: _Expression,
-        driver: str,
-        device: Device,
-        *,
-        derived: bool,
+        self, expressions: BoundedCache[str, _Expression], source: str, driver: str, device: Device
     ) -> EvaluationOutcome:
+        expression = expressions.get(source)
+        if expression is None:
+            expression = self._compile(expressions, source)
         if expression.error is not None:
             return expression.error
         seen = self._see_device(driver, device)
         projection = seen.project(expression)
         outcome = expression.outcomes.get(projection)
         if outcome is None:
+            derived = expressions is self._derived
             outcome = expression.run(seen.view(), derived=derived)
             if self.tell is not None:
-                self.tell(ProjectionOutcome(derived, expression.source, projection, outcome))
+                self.tell(ProjectionOutcome(derived, source, projection, outcome))
             self._keep(expression, projection, outcome)
         return outcome
 
