@@ -14,7 +14,6 @@ TypedValue: TypeAlias = tuple[str, object]
 TypedValues: TypeAlias = frozenset[TypedValue]
 
 _SCALARS = ("string", "integer", "boolean", "version")
-_TYPES = {"string": "string", "integer": "int", "boolean": "bool", "version": "version"}
 _BY_PRECEDENCE = (
     ("int", "integers", "integer"),
     ("bool", "booleans", "boolean"),
@@ -48,7 +47,7 @@ class _Constraint:
         if self.lists:
             return typed_values(attribute)
         field, value = _scalar(attribute)
-        return frozenset({(_TYPES[field], value)}) if field else frozenset()
+        return frozenset({(field, value)}) if field else frozenset()
 
 
 class MatchConstraint(_Constraint):
