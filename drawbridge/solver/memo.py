@@ -90,7 +90,7 @@ class Memo:
             MAX_DEMANDS_AHEAD, MAX_BYTES_AHEAD, MAX_PART_AHEAD
         )
         self.before_node = do_nothing
-        self._tell: Callable[[Any], None] | None = None
+        self.tell: Callable[[Any], None] | None = None  # None in a process that is no copy
         self._world: World | None = None
         # Claims with their results on nodes: up to 200,000, as one of which count 1,000
         # bytes of a claim or of states of nodes
@@ -117,24 +117,19 @@ class Memo:
         """
         self.before_node = end_after_first(out_of_time)
 
-    @property
-    def tell(self) -> Callable[[Any], None] | None:
-        """What is told each answer; None in a process that is no copy."""
-        return self._tell
-
     def become_copy(
         self, tell: Callable[[Any], None], clock: Callable[[], float] | None = None
     ) -> None:
         """Compute what this copy of a process tells; nothing is cut, but a clock limits it."""
-        self.brief, self.clock, self._tell = None, clock, tell
+        self.brief, self.clock, self.tell = None, clock, tell
         if self._world is not None:
-            self.expressions.tell = self._tell
+            self.expressions.tell = tell
 
     def _clear(self, world: World) -> None:
         self.demands.clear()
         self.ahead.clear()
         self.expressions = self._evaluators.of_gates(world.gates)
-        self.expressions.tell = self._tell
+        self.expressions.tell = self.tell
         self.candidates = CandidateCache(world, self.expressions)
         self._gates = world.gates
         self._deviations = world.deviations
