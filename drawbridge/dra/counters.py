@@ -55,14 +55,24 @@ def available_counters(
     `published` are the devices of the pool on all nodes, `allocated` the names of those allocated
     without admin access. Ignores devices that are no longer published, and unknown counters.
     """
-    left = {
+    totals = {
         (members.name, name): counter.value.nanos()
         for members in sets.values()
         for name, counter in members.counters.items()
     }
-    for device in published:
-        if device.consumes_counters and device.name in allocated:
-            _subtract(left, consumed_counters(device))
+    consuming = (
+        consumed_counters(device)
+        for device in published
+        if device.consumes_counters and device.name in allocated
+    )
+    return subtract(Counters(totals), consuming)
+
+
+def subtract(counters: Counters, consumed: Iterable[ConsumedCounters]) -> Counters:
+    """Return the counters without these amounts, of which unknown counters are ignored."""
+    left = dict(counters.remaining)
+    for amounts in consumed:
+        _subtract(left, amounts)
     return Counters(left, frozenset(key for key, amount in left.items() if amount < 0))
 
 

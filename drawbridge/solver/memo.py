@@ -5,7 +5,7 @@ inventory drops only what belongs to changed pools.
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +13,7 @@ from drawbridge.bounded_cache import BoundedCache
 from drawbridge.brief import Brief, whole
 from drawbridge.dra.capacity import Amounts
 from drawbridge.dra.compatibility import CounterSetID, GroupState, GroupStates, initial_states
-from drawbridge.dra.counters import Counters, available_counters
+from drawbridge.dra.counters import Counters, available_counters, subtract
 from drawbridge.dra.inventory import IndexedPool, Pool, PoolCache, PoolID
 from drawbridge.dra.nodes import Node
 from drawbridge.solver.candidates import Candidate, CandidateCache
@@ -219,7 +219,7 @@ class Memo:
         if self._deviations.snapshots_count and use.snapshots:
             totals = available_counters(pool.counter_sets, (), ()).remaining
             lost = find_lost_devices(use.snapshots, published, totals)
-            counters = _without(counters, lost)
+            counters = subtract(counters, (each.consumed for each in lost))
         return Baseline(use, counters, lambda: self._find_groups(pool, held, lost))
 
     def _find_groups(
@@ -256,13 +256,3 @@ def end_after_first(out_of_time: Callable[[], bool] | None) -> Callable[[], None
 
 
 CLOSED_COMPANY = GroupState(members=True, groups=frozenset())
-
-
-def _without(counters: Counters, lost: Iterable[LostDevice]) -> Counters:
-    """Subtract what lost devices consume."""
-    left = dict(counters.remaining)
-    for device in lost:
-        for key, amount in device.consumed.items():
-            if key in left:
-                left[key] -= amount
-    return Counters(left, frozenset(key for key, amount in left.items() if amount < 0))
