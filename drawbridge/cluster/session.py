@@ -8,7 +8,7 @@ import contextlib
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Final, NamedTuple, Self, TypeAlias
+from typing import Final, NamedTuple, Self, TypeAlias, TypeVar
 
 import aiohttp
 import msgspec
@@ -26,6 +26,7 @@ from drawbridge.cluster.lines import LineSplitter
 from drawbridge.cluster.reachability import Reachability, describe_failure
 from drawbridge.cluster.server_clock import ServerClock
 
+T = TypeVar("T")
 # Raises before a request is sent that must not be sent any more.
 Check: TypeAlias = Callable[[], Awaitable[None]]
 MAX_ATTEMPTS: Final = 5
@@ -138,10 +139,16 @@ class Session:
         request = _Request(method, path, query, data, content_type, accept)
         deadline = asyncio.get_running_loop().time() + seconds
         started = self.reachability.now()
+
+        async def send(access: Access) -> bytes:
+            if check is not None:
+                await check()
+            return await self._send_once(access, request)
+
         for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
                 async with asyncio.timeout_at(deadline):
-                    return await self._send_authenticated(request, check)
+                    return await self._authenticate(send)
             except TimeoutError:
                 raise self._no_response(request, seconds, started) from None
             except ApiError as error:
@@ -152,22 +159,16 @@ class Session:
             await self._pause(pause)
         raise AssertionError  # the last attempt raised
 
-    async def _send_authenticated(self, request: "_Request", check: Check | None) -> bytes:
+    async def _authenticate(self, send: Callable[[Access], Awaitable[T]]) -> T:
+        """Send with the credentials, and again with renewed ones if the server rejects them."""
         access = await self._access(None)
         try:
-            return await self._send_checked(access, request, check)
+            return await send(access)
         except ApiError as error:
             if error.code != 401:
                 raise
         # The token may have expired early, or its file may have been renewed a moment ago.
-        return await self._send_checked(await self._access(access), request, check)
-
-    async def _send_checked(
-        self, access: Access, request: "_Request", check: Check | None
-    ) -> bytes:
-        if check is not None:
-            await check()
-        return await self._send_once(access, request)
+        return await send(await self._access(access))
 
     async def _access(self, rejected: Access | None) -> Access:
         try:
@@ -196,7 +197,7 @@ class Session:
     def _no_response(self, request: "_Request", seconds: float, started: float) -> UnreachableError:
         reason = f"no response in {seconds:g} s"
         is_outage = self.reachability.record_failure(started, reason)
-        return UnreachableError(f"{request.method} {request.path}: {reason}", is_outage=is_outage)
+        return UnreachableError(f"{request.name}: {reason}", is_outage=is_outage)
 
     def _unreachable(
         self, request: "_Request", error: Exception, started: float
@@ -204,7 +205,7 @@ class Session:
         reason = describe_failure(error)
         is_outage = self.reachability.record_failure(started, reason)
         return UnreachableError(
-            f"{request.method} {request.path}: {reason}",
+            f"{request.name}: {reason}",
             is_outage=is_outage,
             unknown=not isinstance(error, _CONNECT_ERRORS),
             permanent=isinstance(error, aiohttp.ClientSSLError),
@@ -282,8 +283,7 @@ class Session:
                     await self._gather(response, gather_seconds)
         except _CONNECTION_ERRORS as error:
             # An API server that restarts ends all watches. In an outage, the next requests fail.
-            reason = f"{request.method} {request.path}: {describe_failure(error)}"
-            raise UnreachableError(reason) from None
+            raise UnreachableError(f"{request.name}: {describe_failure(error)}") from None
 
     async def _gather(self, response: aiohttp.ClientResponse, seconds: float) -> None:
         """Let what arrives add up for a time; nothing can arrive any more at the end."""
@@ -304,14 +304,9 @@ class Session:
     ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
         """Open a websocket with a subprotocol; raises ApiError if the server does not accept it."""
         request = _Request("GET", path, query)
-        access = await self._access(None)
-        try:
-            opened = await self._open_websocket(access, request, protocol, max_message_bytes)
-        except ApiError as error:
-            if error.code != 401:
-                raise
-            access = await self._access(access)
-            opened = await self._open_websocket(access, request, protocol, max_message_bytes)
+        opened = await self._authenticate(
+            lambda access: self._open_websocket(access, request, protocol, max_message_bytes)
+        )
         async with opened:
             if opened.protocol != protocol:
                 raise UnreachableError(f"GET {path}: the server does not support {protocol}")
