@@ -35,6 +35,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from typing import Final, Generic, TypeVar
 
+import msgspec
+
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.backoff import Backoff
 from drawbridge.cluster.errors import UnreachableError, error_from_status, requires_list
@@ -64,7 +66,6 @@ from drawbridge.cluster.store import (
     ObjectIndex,
     ObjectKey,
     ObjectPage,
-    make_decoder,
     pause_garbage_collection,
     read_header,
 )
@@ -140,7 +141,7 @@ class Cache(Generic[T]):
         self._selectors = {name: text for name, text in selectors.items() if text}
         self._index = ObjectIndex(
             resource,
-            make_decoder(shape, decode),
+            decode or msgspec.json.Decoder(shape).decode,
             keep_raw=keep_raw,
             is_whole=not self._selectors,
             accounting=accounting,

@@ -411,11 +411,3 @@ def pause_garbage_collection() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
-
-
-def make_decoder(shape: type[T], decode: Callable[[bytes], T] | None) -> Callable[[bytes], T]:
-    """Return `decode`, or a JSON decoder for the shape."""
-    if decode is not None:
-        return decode
-    decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(shape)
-    return decoder.decode
