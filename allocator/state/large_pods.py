@@ -64,7 +64,7 @@ class PodReader(Reader[Pod]):
     """Reads pods; of a large one, the names that its containers request are those of the pod."""
 
     def __init__(self) -> None:
-        super().__init__("Pod", {"v1": Pod}, lambda wire: wire)
+        super().__init__("Pod", {"v1": Pod})
 
     def read(
         self, raw: object, *, version: str = "", ordinal: int | None = None

@@ -68,7 +68,7 @@ class DeviceClass(Object, frozen=True, rename="camel", kw_only=True):
 def class_reader() -> Reader[DeviceClass]:
     """Return a reader of DeviceClasses."""
     versions = ("resource.k8s.io/v1", "resource.k8s.io/v1beta2", "resource.k8s.io/v1beta1")
-    return Reader(KIND, dict.fromkeys(versions, DeviceClass), lambda wire: wire)
+    return Reader(KIND, dict.fromkeys(versions, DeviceClass))
 
 
 def read_class(raw: object) -> DeviceClass | tuple[Finding, ...]:

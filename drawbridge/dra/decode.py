@@ -80,11 +80,15 @@ class Reader(Generic[T]):
     """Reads objects of one kind. Caches decoders and quantities.
 
     `shapes` maps each API version to its wire type, newest first. The newest version is the default
-    for objects without apiVersion. `convert_object` converts the wire type to the domain type.
+    for objects without apiVersion. `convert_object` converts the wire type to the domain type, if
+    that is another one.
     """
 
     def __init__(
-        self, kind: str, shapes: Mapping[str, type[Object]], convert_object: Callable[[Any], T]
+        self,
+        kind: str,
+        shapes: Mapping[str, type[Object]],
+        convert_object: Callable[[Any], T] = lambda wire: wire,
     ) -> None:
         self.kind = kind
         self.shapes = shapes

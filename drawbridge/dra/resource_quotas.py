@@ -68,4 +68,4 @@ def reduce_quota(quota: ResourceQuota) -> ResourceQuota:
 
 def quota_reader() -> Reader[ResourceQuota]:
     """Return a reader of ResourceQuotas."""
-    return Reader("ResourceQuota", {"v1": ResourceQuota}, lambda wire: wire)
+    return Reader("ResourceQuota", {"v1": ResourceQuota})

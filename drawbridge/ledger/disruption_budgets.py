@@ -135,4 +135,4 @@ def can_evict_all(pods: Sequence[LabelledPod], budgets: Iterable[DisruptionBudge
 
 def disruption_budget_reader() -> Reader[DisruptionBudget]:
     """Return a reader of PodDisruptionBudgets."""
-    return Reader("PodDisruptionBudget", {"policy/v1": DisruptionBudget}, lambda wire: wire)
+    return Reader("PodDisruptionBudget", {"policy/v1": DisruptionBudget})

@@ -287,4 +287,4 @@ class Pod(Object, frozen=True, rename="camel", kw_only=True):
 
 def pod_reader() -> Reader[Pod]:
     """Return a reader of pods."""
-    return Reader("Pod", {"v1": Pod}, lambda wire: wire)
+    return Reader("Pod", {"v1": Pod})

@@ -58,5 +58,4 @@ class Priorities:
 
 def priority_class_reader() -> Reader[PriorityClass]:
     """Return a reader of PriorityClasses."""
-    versions = {"scheduling.k8s.io/v1": PriorityClass}
-    return Reader("PriorityClass", versions, lambda wire: wire)
+    return Reader("PriorityClass", {"scheduling.k8s.io/v1": PriorityClass})
