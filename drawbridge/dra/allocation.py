@@ -167,8 +167,6 @@ class Condition(msgspec.Struct, frozen=True, gc=False):
 
     type: str
     status: str = ""
-    reason: str = ""
-    message: str = ""
 
 
 class DeviceStatus(msgspec.Struct, frozen=True, gc=False):

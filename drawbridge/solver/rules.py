@@ -151,7 +151,6 @@ class ClaimRules(msgspec.Struct, frozen=True, eq=False):
     `attributes` holds, for each request with rules, their attributes in order, each once.
     """
 
-    all: tuple[GroupRule, ...] = ()
     required: ActiveRules = ActiveRules((), ())
     preferences: tuple[GroupRule, ...] = ()
     strategies: tuple[RuleStrategy | None, ...] = ()
@@ -171,7 +170,6 @@ def compile_rules(
         for rule in _compile(number, rules, requests, most)
     )
     return ClaimRules(
-        compiled,
         ActiveRules([rule for rule in compiled if rule.required], most),
         tuple(rule for rule in compiled if not rule.required),
         tuple(rules.strategy for rules, _ in claims),
