@@ -167,12 +167,7 @@ def _references(
     if validator.check_count(path, entries, REQUESTS):
         validator.check_unique(path, entries)
         for i, entry in enumerate(entries):
-            _reference(validator, f"{path}[{i}]", entry, requests)
-
-
-def _reference(validator: ObjectValidator, path: str, name: str, requests: Collection[str]) -> None:
-    if name not in requests:
-        message = (
-            f"is {describe_value(name)}, but the claim has no request or subrequest with this name"
-        )
-        validator.add(codes.REFERENCE_UNKNOWN, path, message)
+            if entry not in requests:
+                text = "but the claim has no request or subrequest with this name"
+                message = f"is {describe_value(entry)}, {text}"
+                validator.add(codes.REFERENCE_UNKNOWN, f"{path}[{i}]", message)
