@@ -17,7 +17,7 @@ from drawbridge.dra.allocation import (
     Opaque,
     with_share_ids,
 )
-from drawbridge.dra.claim import Claim
+from drawbridge.dra.claim import Claim, refers_to
 from drawbridge.dra.device import NodeSelector, NodeSelectorTerm, Requirement
 from drawbridge.solver.demand import Abort, Cause, Demand, Option, claim_name
 from drawbridge.solver.node_view import NodeView, reads_skip_node_operations
@@ -128,7 +128,7 @@ def _config(claim: Claim, options: Sequence[Option]) -> tuple[AllocatedConfig, .
         if len(users) == 1:
             class_config = option.device_class.spec.config
             entries += [(FROM_CLASS, users, config.opaque) for config in class_config]
-    named = {name for option in options for name in (option.name, _request_name(option))}
+    named = {each for option in options for each in (option.name, option.name.partition("/")[0])}
     for config in claim.spec.devices.config:
         if not config.requests or not named.isdisjoint(config.requests):
             entries.append((FROM_CLAIM, config.requests, config.opaque))
@@ -142,13 +142,9 @@ def _config(claim: Claim, options: Sequence[Option]) -> tuple[AllocatedConfig, .
     )
 
 
-def _request_name(option: Option) -> str:
-    return option.name.partition("/")[0]
-
-
 def _names_all(names: Collection[str], options: Sequence[Option]) -> bool:
     """Return whether names contain each request or its chosen alternative."""
-    return all(option.name in names or _request_name(option) in names for option in options)
+    return all(refers_to(names, option.name) for option in options)
 
 
 def _node_selector(
