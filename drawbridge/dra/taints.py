@@ -129,12 +129,9 @@ def may_apply(rule: DeviceTaintRule, driver: str, pool: str) -> bool:
 
 
 def with_taints(
-    devices: tuple[Device, ...], rules: Iterable[DeviceTaintRule]
+    devices: tuple[Device, ...], rules: Sequence[DeviceTaintRule]
 ) -> tuple[Device, ...]:
     """Add the taints of rules that match driver and pool of the devices, in order."""
-    rules = tuple(rules)
-    if not rules:
-        return devices
     result = []
     for device in devices:
         added = tuple(
