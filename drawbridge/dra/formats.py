@@ -14,9 +14,9 @@ VALUE_LENGTH = 64
 
 _LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _LABEL_FORM = re.compile(_LABEL)
-_SUBDOMAIN_FORM = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
+SUBDOMAIN_FORM = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 _IDENTIFIER_FORM = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_KEY_FORM = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?")
+KEY_FORM = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _NUMBER = r"(?:0|[1-9][0-9]*)"
 _PRE = rf"(?:{_NUMBER}|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*)"
 _BUILD = r"[0-9a-zA-Z-]+"
@@ -63,7 +63,7 @@ def check_subdomain(text: str) -> str | None:
     """Check a DNS subdomain: the name of a class, a slice or a node."""
     if not text:
         return "must not be empty"
-    if not _SUBDOMAIN_FORM.fullmatch(text):
+    if not SUBDOMAIN_FORM.fullmatch(text):
         return _SUBDOMAIN_RULE
     return check_length(text, SUBDOMAIN_LENGTH)
 
@@ -120,7 +120,7 @@ def check_label_key(text: str) -> str | None:
     prefix, slash, name = text.rpartition("/")
     if slash and (problem := check_subdomain(prefix)):
         return f"the prefix {prefix!r} {problem}"
-    if not _KEY_FORM.fullmatch(name):
+    if not KEY_FORM.fullmatch(name):
         return "must be letters, digits, '-', '_' and '.', and begin and end with a letter or digit"
     return check_length(name, LABEL_LENGTH)
 

@@ -14,12 +14,11 @@ from msgspec.structs import replace
 from drawbridge.dra.decode import Metadata, Object, Reader
 from drawbridge.dra.decode_errors import describe_choice
 from drawbridge.dra.device import NodeSelector, NodeSelectorTerm, Requirement, Taint
+from drawbridge.dra.formats import KEY_FORM, LABEL_LENGTH, SUBDOMAIN_FORM, SUBDOMAIN_LENGTH
 from drawbridge.dra.quantity import Quantity
 from drawbridge.names import HOLD_ANNOTATION, SETTLED_ANNOTATION
 
 _INT = re.compile(r"[+-]?[0-9]{1,40}")
-_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
-_SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 _REGISTRATION = "-register"
 _LOOKED_UP = ("In", "NotIn")
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
@@ -261,7 +260,7 @@ def _label_problems(requirement: Requirement) -> list[str]:
     problems = []
     if not is_label_key(key):
         problems.append(f'"{key}" is not a label key')
-    if operator in ("In", "NotIn") and not values:
+    if operator in _LOOKED_UP and not values:
         problems.append(f"{operator} needs values")
     if operator in ("Exists", "DoesNotExist") and values:
         problems.append(f"{operator} takes no values")
@@ -272,8 +271,8 @@ def _label_problems(requirement: Requirement) -> list[str]:
 
 
 def _field_problems(requirement: Requirement) -> list[str]:
-    if requirement.operator not in ("In", "NotIn"):
-        return [f"operator {describe_choice(requirement.operator, ('In', 'NotIn'))}"]
+    if requirement.operator not in _LOOKED_UP:
+        return [f"operator {describe_choice(requirement.operator, _LOOKED_UP)}"]
     if len(requirement.values) != 1:
         return [f"{requirement.operator} on a field needs one value"]
     return []
@@ -282,11 +281,11 @@ def _field_problems(requirement: Requirement) -> list[str]:
 def is_label_key(key: str) -> bool:
     """Tell whether `key` is a name of at most 63 characters, after an optional domain and `/`."""
     prefix, slash, name = key.rpartition("/")
-    if slash and (len(prefix) > 253 or not _SUBDOMAIN.fullmatch(prefix)):
+    if slash and (len(prefix) > SUBDOMAIN_LENGTH or not SUBDOMAIN_FORM.fullmatch(prefix)):
         return False
-    return len(name) <= 63 and _NAME.fullmatch(name) is not None
+    return len(name) <= LABEL_LENGTH and KEY_FORM.fullmatch(name) is not None
 
 
 def is_label_value(value: str) -> bool:
     """Tell whether `value` is empty or a name of at most 63 characters."""
-    return not value or (len(value) <= 63 and _NAME.fullmatch(value) is not None)
+    return not value or (len(value) <= LABEL_LENGTH and KEY_FORM.fullmatch(value) is not None)
