@@ -99,7 +99,7 @@ def _is_consumer(pod: Pod, name: str, uid: str) -> bool:
     return name == pod.metadata.name and (not pod.metadata.uid or uid == pod.metadata.uid)
 
 
-def _find_misused(pod: Pod, problems: Mapping[str, Claim | None]) -> Iterator[Reason]:
+def _find_misused(pod: Pod, by_entry: Mapping[str, Claim | None]) -> Iterator[Reason]:
     """Yield the claims and requests that containers use but the pod does not have."""
     init = len(pod.spec.init_containers)
     for number, container in enumerate(pod.containers()):
@@ -107,9 +107,9 @@ def _find_misused(pod: Pod, problems: Mapping[str, Claim | None]) -> Iterator[Re
         for i, use in enumerate(container.resources.claims):
             path = f"spec.{kind}[{index}].resources.claims[{i}]"
             text = ""
-            if use.name not in problems:
+            if use.name not in by_entry:
                 text = f"{path}: the pod has no claim {use.name}"
-            elif (claim := problems[use.name]) is not None and use.request:
+            elif (claim := by_entry[use.name]) is not None and use.request:
                 main = {name.partition("/")[0] for name in request_names(claim.spec.devices)}
                 if use.request not in main:
                     text = f"{path}: {CLAIM} {name_of(claim)} has no request {use.request}"
