@@ -28,13 +28,14 @@ SELECTOR_TOO_EXPENSIVE = CODES.define("SelectorTooExpensive", Trait.DEPENDS_ON_S
 NODE_SELECTOR_FAILS = CODES.define("NodeSelectorFails", Trait.DEPENDS_ON_SLICES)
 SEARCH_GAVE_UP = CODES.define("SearchGaveUp")
 
+# In the order for explanations: allocated devices matter only among matching ones.
 CODE_BY_STAGE = {
     Stage.CLASS: NO_DEVICE_OF_CLASS,
     Stage.REQUEST: NO_DEVICE_MATCHES,
     Stage.NODE: DEVICE_ELSEWHERE,
+    Stage.SUPPORT: DEVICE_UNSUPPORTED,
     Stage.HELD: NO_DEVICE_FREE,
     Stage.CAPACITY: CAPACITY_LACKING,
-    Stage.SUPPORT: DEVICE_UNSUPPORTED,
     Stage.GROUPS: GROUP_CLASH,
     Stage.COMPANY: COMPANY_CLASH,
     Stage.COUNTERS: COUNTERS_LACKING,

@@ -9,25 +9,12 @@ from typing import NamedTuple
 
 from drawbridge.dra.nodes import NodeSelectorError
 from drawbridge.solver.candidates import Candidate
+from drawbridge.solver.codes import CODE_BY_STAGE
 from drawbridge.solver.demand import Abort, Option
 from drawbridge.solver.eligibility import SELECTED, Stage
 from drawbridge.solver.state import OTHER_NODE, Rejection, State
 
-# The order for explanations: allocated devices matter only among matching ones.
-STAGE_ORDER = (
-    Stage.CLASS,
-    Stage.REQUEST,
-    Stage.NODE,
-    Stage.SUPPORT,
-    Stage.HELD,
-    Stage.CAPACITY,
-    Stage.GROUPS,
-    Stage.COMPANY,
-    Stage.COUNTERS,
-    Stage.TAINT,
-    Stage.CONSTRAINT,
-    Stage.RULE,
-)
+STAGE_ORDER = tuple(CODE_BY_STAGE)
 
 
 class StageLoss(NamedTuple):
