@@ -49,9 +49,7 @@ def compute_charge(name: str, context: TranslationContext) -> NameCharge:
 
 def names_of_classes(context: TranslationContext) -> Mapping[str, str]:
     """Return the legacy names to which the API server charges claims, by class."""
-    facts = context.facts
-    charges_names = facts is not None and facts.cluster.classes_serve_names
-    return {c.name: c.extended for c in facts.classes} if facts and charges_names else {}
+    return context.facts.names_of_classes() if context.facts else {}
 
 
 def _is_proportional(name: str, single: Mapping[str, int], double: Mapping[str, int]) -> bool:

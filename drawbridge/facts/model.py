@@ -290,6 +290,14 @@ class Facts(FactsPart, frozen=True, dict=True):  # for the cached properties
         exists = self.find_class(implied)
         return msgspec.structs.replace(resource, classes=(implied,)) if exists else resource
 
+    def names_of_classes(self) -> Mapping[str, str]:
+        """Return the extended resource of each class, to which its devices are charged as well.
+
+        Several classes can have the same one, and each of them is charged to it.
+        """
+        serving = self.classes if self.cluster.classes_serve_names else ()
+        return {each.name: each.extended for each in serving}
+
     def left_to_classes(self, names: Iterable[str]) -> tuple[str, ...]:
         """Return the extended resources of a DeviceClass that no device plugin serves.
 

@@ -76,7 +76,7 @@ class ClaimSummaries:
             current = self._current = _Summarizing(
                 facts,
                 configuration,
-                _charged_classes(facts),
+                {} if facts is None else facts.names_of_classes(),
                 limited_amounts(device_quotas(configuration)),
                 None if facts is None else self._make_context(facts, configuration),
                 BoundedCache(_MAX_ENTRIES),
@@ -121,11 +121,3 @@ class ClaimSummaries:
             families=known_families(configuration),
             policies=configuration.findings,
         )
-
-
-def _charged_classes(facts: Facts | None) -> Mapping[str, str]:
-    """Map the classes that are charged as extended resources to the resource name."""
-    if facts is None or not facts.cluster.classes_serve_names:
-        return {}
-    names = {each.name: "" for each in facts.classes}
-    return names | {each.classes[0]: each.name for each in facts.names if each.classes}

@@ -342,6 +342,22 @@ async def test_quotas_are_checked_for_cached_responses() -> None:
     assert harness.answers.misses == 1
 
 
+@pytest.mark.parametrize("mapping", [["gpu.nvidia.com"], ["newer", "gpu.nvidia.com"], ["newer"]])
+async def test_each_class_is_charged_to_its_extended_resource(mapping: list[str]) -> None:
+    harness = AdmissionHarness()
+    classes = [
+        {"name": each, "extended": "example.com/gpu" if each in mapping else "", "devices": 8}
+        for each in ("newer", "gpu.nvidia.com")
+    ]
+    names = [{"name": "example.com/gpu", "classes": mapping, "nodes": 1}]
+    cluster = {"version": "1.37"}
+    harness.configure({}, {"cluster": cluster, "classes": classes, "names": names})
+    plain = {"spec": {"hard": {"requests.example.com/gpu": 1}}, "status": {"used": {}}}
+    harness.cluster.quotas = [msgspec.convert(plain, ResourceQuota)]
+    outcome = (await harness.pod(pod({"nvidia.com/gpu": 2}))).reply.outcome
+    assert outcome == ("denied" if "gpu.nvidia.com" in mapping else "translated")
+
+
 async def test_translated_pods_get_findings_about_other_webhooks() -> None:
     harness = AdmissionHarness()
     harness.configure({}, FACTS)
