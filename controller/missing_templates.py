@@ -280,11 +280,13 @@ class MissingTemplateReconciler:
         stored = {name: self._templates.get(name, pod.namespace) for name in names}
         missing = frozenset(name for name, template in stored.items() if template is None)
         if not (included := self._scope.includes(pod.value.metadata)):
+            self._later.pop(key, None)
+            if missing and included is not None and self._is_early(key, pod):
+                return
             findings = None if included is None else _describe_scope(pod.value, missing)
             self._set_unresolved(key, pod, findings if missing else ())
             # An event shows that it is in scope again, and its time begins anew.
             self._early.pop(key, None)
-            self._later.pop(key, None)
             return
         work = [partial(self._check_template, each, key, pod) for each in stored.values() if each]
         # A use that cannot be recorded does not leave the pod without its other templates.

@@ -87,6 +87,18 @@ def test_a_template_is_created_only_where_admission_translates(
     assert scene.templates.requests == ([("dry-run", name), ("create", name)] if included else [])
 
 
+def test_a_pod_out_of_scope_is_not_reported_if_its_template_follows_at_once() -> None:
+    scene = Scene()
+    scene.label(TEAM, "off")
+    pod, name = translated()
+    scene.put(pod)
+    asyncio.run(scene.reconciler.reconcile())
+    assert scene.reporter.codes == []
+    (template,) = translate(ASKED, NEW, TEAM).templates
+    scene.templates.put(build_object(template, TEAM, scene.clock.now))
+    assert (scene.reconcile(), scene.reporter.codes) == ([name], [])
+
+
 def test_a_pod_out_of_scope_is_reported_once_with_the_remedy() -> None:
     scene = Scene()
     scene.label(TEAM, "off")
