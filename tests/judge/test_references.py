@@ -75,6 +75,8 @@ def test_references_of_a_pod(case: YamlValue) -> None:
     assert all(each.object == "Pod/ns/p" for each in reported)
     if "says" in case:
         assert reported[0].message == case["says"]
+    if "do" in case:
+        assert reported[0].remedy == case["do"]
 
 
 def test_paths_in_a_workload_start_at_its_pod_template() -> None:

@@ -24,6 +24,9 @@ from drawbridge.names import TEMPLATE_PREFIX
 
 _FIELDS: Final = {CLAIM: "resourceClaimName", TEMPLATE: "resourceClaimTemplateName"}
 _ADD_TEMPLATES: Final = "Give the file of templates as well, and apply it with the others."
+_APPLY_TEMPLATES: Final = (
+    "Apply the templates that the translation printed as well, before the pods or with them."
+)
 
 
 def check_references(subject: Subject, context: JudgeContext) -> Iterator[Finding | DeviceFinding]:
@@ -114,6 +117,8 @@ def _check_object(
     message, remedy = f"{kind} {namespace}/{name} does not exist", None
     if not lookups.complete:
         message, remedy = f"{kind} {namespace}/{name} is in none of the files", _ADD_TEMPLATES
+    elif kind == TEMPLATE and name.startswith(TEMPLATE_PREFIX):
+        remedy = _APPLY_TEMPLATES
     other = TEMPLATE if kind == CLAIM else CLAIM
     find = lookups.find_template if kind == CLAIM else lookups.find_claim
     if find(namespace, name) is not None:
