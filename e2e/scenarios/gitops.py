@@ -21,6 +21,7 @@ from e2e.scenarios.objects import JSON, claim_spec, request
 from e2e.scenarios.stage import LABEL, Stage
 
 GPU, LEGACY, SHAPE = "gpu.nvidia.com", "nvidia.com/gpu", "lab-2g2n"
+PRODUCT = "NVIDIA-A100-SXM4-40GB"
 LIST = Path(__file__).parents[2] / "examples" / "gitops" / "argocd" / "ignored.yaml"
 WRITING = ("create", "update", "patch")
 MODE = "drawbridge.dev/translate"
@@ -100,7 +101,7 @@ def _use_named_claim(stage: BridgeStage) -> None:
 def _translate_pod(stage: BridgeStage) -> Iterator[Write]:
     """Yield what admission changes in a pod that somebody applies."""
     set_mode(stage, "enforce")
-    pod = stage.legacy_pod("bare", 1)
+    pod = _with_all_fields(stage.legacy_pod("bare", 1))
     wait_for_facts(stage, stage.placement.cluster, pod)
     off = {**pod, "metadata": {**pod["metadata"], "labels": {MODE: "off"}}}
     before, after = dry_run(stage, off), dry_run(stage, pod)
@@ -108,17 +109,28 @@ def _translate_pod(stage: BridgeStage) -> Iterator[Write]:
         yield Write("", "Pod", path)
 
 
+def _with_all_fields(pod: JSON) -> JSON:
+    """Add what a translation changes beside the requests: product, devices by name, a sidecar."""
+    spec = pod["spec"]
+    named = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+    (main,) = containers = [{**each, "env": named} for each in spec["containers"]]
+    sidecar = {**main, "name": "sidecar", "restartPolicy": "Always"}
+    selector = {**spec["nodeSelector"], "nvidia.com/gpu.product": PRODUCT}
+    added = {"containers": containers, "initContainers": [sidecar], "nodeSelector": selector}
+    return {**pod, "spec": {**spec, **added}}
+
+
 def _applied(pod: JSON) -> JSON:
     """Return the parts of a pod that can be in a repository."""
     metadata = {"annotations": pod["metadata"].get("annotations", {})}
-    volumes = {"volumes", "containers", "initContainers"}
-    spec = {key: value for key, value in pod["spec"].items() if key not in volumes}
-    # The name of the volume with the token is drawn.
-    containers = [
-        {key: value for key, value in each.items() if key != "volumeMounts"}
-        for each in pod["spec"]["containers"]
-    ]
-    return {"metadata": metadata, "spec": {**spec, "containers": containers}}
+    spec = {key: value for key, value in pod["spec"].items() if key != "volumes"}
+    for part in ("containers", "initContainers"):
+        # The name of the volume with the token is drawn.
+        spec[part] = [
+            {key: value for key, value in each.items() if key != "volumeMounts"}
+            for each in spec.get(part, ())
+        ]
+    return {"metadata": metadata, "spec": spec}
 
 
 def _has(stage: Stage, collection: str, path: str) -> bool:
