@@ -52,6 +52,7 @@ from drawbridge.translate.manifests.objects import translate_object
 from drawbridge.translate.manifests.workloads import Place, find_places
 from drawbridge.translate.opt_out import is_opted_out
 from drawbridge.translate.pods import translate
+from drawbridge.translate.returned_requests import report_beside_claims
 
 # The codes of what the scheduler of a pod does not allocate.
 _NOT_ALLOCATED: Final = frozenset({CLAIMS_LEFT_TO_SCHEDULER.name, CLASS_NAME_UNSERVED.name})
@@ -71,7 +72,8 @@ class TranslatedPod(NamedTuple):
 class PodsOfDocument(NamedTuple):
     """The pods of a document, and what their translation says that is no verdict.
 
-    These are errors that keep pods from being judged, and pods that cannot use owned nodes.
+    These are errors that keep pods from being judged, pods that cannot use owned nodes, and
+    requests beside the claims that replaced them.
     """
 
     pods: tuple[TranslatedPod, ...] = ()
@@ -89,6 +91,8 @@ def translate_pods(document: Document, context: TranslationContext) -> PodsOfDoc
     left = [e for e in translated.findings if e.code in _NOT_ALLOCATED]
     pods = []
     for place in places:
+        beside = report_beside_claims(place.pod, context.configuration, context.facts)
+        left += [move_to_object(each, document.name, place) for each in beside]
         if is_opted_out(place.pod):
             errors += move_errors(report_rejected_amounts(place.pod), document, place)
         read = _translate_place(document, place, context, keep=bool(errors))

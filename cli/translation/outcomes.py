@@ -21,6 +21,7 @@ from drawbridge.names import ORIGINAL_ANNOTATION
 from drawbridge.report.claim_requests import describe_claim, short_selectors
 from drawbridge.report.pod_requests import describe_requests
 from drawbridge.report.tables import escape_unprintable
+from drawbridge.translate.changes.codes import REQUEST_RETURNED
 from drawbridge.translate.context import TranslationContext
 from drawbridge.translate.decisions import codes as decision_codes
 from drawbridge.translate.legacy.read import read_pod
@@ -139,6 +140,8 @@ def _unchanged(findings: Sequence[Finding]) -> Iterator[str]:
         yield f"refused [{', '.join(dict.fromkeys(each.code for each in errors))}]"
     elif left:
         yield from dict.fromkeys(each.message for each in left)
+    elif any(each.code == REQUEST_RETURNED.name for each in findings):
+        yield "removed, as the pod has a claim for it"
     else:
         yield "unchanged"
 

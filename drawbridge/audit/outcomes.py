@@ -45,7 +45,7 @@ from drawbridge.translate.decisions.codes import LEFT_TO_CLASS
 from drawbridge.translate.essence import essence_key
 from drawbridge.translate.legacy.asks import PodRequests
 from drawbridge.translate.legacy.read import as_created, read_pod
-from drawbridge.translate.returned_requests import restore_translated
+from drawbridge.translate.returned_requests import report_beside_claims, restore_translated
 
 _LEFT: Final = find_names((decision_codes.CODES,), Trait.LEAVES_REQUEST)
 _MAX_LINES: Final = 16  # of one pod
@@ -152,7 +152,9 @@ class Decider:
         outcome = self._outcome(asked, after, asks, fate, reasons)
         if original is not None:
             demand = self._find_held(asked, own, outcome.demand)
-            return msgspec.structs.replace(outcome, demand=demand)
+            beside = report_beside_claims(pod, self.configuration, self.facts)
+            codes = dict.fromkeys((*outcome.codes, *(each.code for each in beside)))
+            return msgspec.structs.replace(outcome, demand=demand, codes=tuple(codes))
         if requests.asks or outcome.demand.units or not after.is_denied:
             return outcome
         return msgspec.structs.replace(outcome, is_read=False, demand=held)

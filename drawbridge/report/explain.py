@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from drawbridge.config.model import Configuration
 from drawbridge.documents.document import name_object
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
@@ -39,7 +40,7 @@ from drawbridge.translate.changes.patch import restore_original
 from drawbridge.translate.changes.template import generate_name
 from drawbridge.translate.legacy.pod_view import is_device_resource
 from drawbridge.translate.legacy.read import read_hints
-from drawbridge.translate.returned_requests import list_own_claims
+from drawbridge.translate.returned_requests import list_own_claims, report_beside_claims
 
 # The name of the claim that the scheduler creates. No entry of a pod can have it.
 EXTENDED_RESOURCES: Final = "of extended resources"
@@ -333,6 +334,8 @@ def _findings(objects: PodObjects, pod: Explanation, unreadable: str) -> Iterato
     if not pod.translated and (pod.asked or pod.hints):
         names = (*(request.resource for request in pod.asked), *pod.hints)
         yield report_not_translated(objects.pod, names, objects.find_mode(objects.pod), about)
+    for finding in report_beside_claims(objects.pod, Configuration(), None):
+        yield msgspec.structs.replace(finding, object=about)
     if unreadable:
         path = f"metadata.annotations[{ORIGINAL_ANNOTATION}]"
         yield codes.ORIGINAL_UNREADABLE.at(path, unreadable, object=about)

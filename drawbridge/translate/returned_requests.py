@@ -17,13 +17,17 @@ from msgspec.structs import replace
 
 from drawbridge.config.model import Configuration
 from drawbridge.documents.patch import Edit, apply_edits
-from drawbridge.documents.paths import Path, format_path, get_value
+from drawbridge.documents.paths import Path, format_path, get_value, parse_path
 from drawbridge.documents.values import Value, as_list, as_mapping, equal_json
 from drawbridge.dra.classes import is_implicit_name
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding, Severity
 from drawbridge.names import ORIGINAL_ANNOTATION, POD_CLAIM, TEMPLATE_PREFIX
-from drawbridge.translate.changes.codes import REQUEST_RETURNED, TRANSLATION_CHANGED
+from drawbridge.translate.changes.codes import (
+    REQUEST_BESIDE_CLAIM,
+    REQUEST_RETURNED,
+    TRANSLATION_CHANGED,
+)
 from drawbridge.translate.changes.patch import (
     Patch,
     describe_misfit,
@@ -106,6 +110,25 @@ def remove_returned_requests(
     return PodWithoutReturned(
         patch.pod, tuple(patch.edits), tuple(patch.operations), tuple(findings)
     )
+
+
+def report_beside_claims(
+    pod: Value, configuration: Configuration, facts: Facts | None
+) -> Iterator[Finding]:
+    """Report the requests of a pod that ask for the devices of its claims once more.
+
+    Admission removes them. Where it does not see the pod, they stay: a client that applies a
+    translated manifest keeps the fields of others.
+    """
+    if not read_pod(pod, configuration).asks:
+        return
+    given = PodInput(pod, "", admin_access=None)
+    for finding in remove_returned_requests(given, configuration, facts).findings:
+        if finding.code == REQUEST_RETURNED.name:
+            container = as_mapping(get_value(pod, parse_path(finding.path)[:3])).get("name")
+            who = f"container {container}" if container else "the pod"
+            message = f"{who} has a claim for the devices that it requests here"
+            yield REQUEST_BESIDE_CLAIM.at(finding.path, message)
 
 
 def report_changed(

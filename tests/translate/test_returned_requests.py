@@ -22,7 +22,7 @@ from drawbridge.translate.changes.patch import restore_original, to_operations
 from drawbridge.translate.context import TranslationContext, make_context
 from drawbridge.translate.manifests.objects import translate_object
 from drawbridge.translate.pods import translate
-from drawbridge.translate.returned_requests import restore_translated
+from drawbridge.translate.returned_requests import report_beside_claims, restore_translated
 from tests.tables import YamlValue, every_row
 from tests.translate import worlds
 
@@ -267,3 +267,39 @@ def test_a_translated_pod_has_claims_that_its_annotation_takes_back(
     labelled = {"labels": {"app": "x"}, "annotations": {ORIGINAL_ANNOTATION: FORGED}}
     assert restore_translated({**copied, "metadata": labelled}) is None
     assert restore_translated({**first, "metadata": labelled}) is None, "the claims stay"
+
+
+# What another client of the API server keeps in a translated object, and what is said of it.
+BESIDE: dict[str, tuple[YamlValue, list[str]]] = {
+    "nothing": ({}, []),
+    "the request that the claim replaced": (
+        SHARE,
+        ["limits[nvidia.com/gpu]", "limits[nvidia.com/gpumem]"],
+    ),
+    "a part of the request": ({"nvidia.com/gpu": 1}, ["limits[nvidia.com/gpu]"]),
+    "a count of zero": ({"nvidia.com/gpu": 0}, []),
+    "a request for other devices, which is refused": ({"nvidia.com/gpu": 2}, []),
+    "what no dialect reads": ({"example.com/foo": 1}, []),
+}
+
+
+@every_row("case", BESIDE.values(), ids=BESIDE)
+def test_a_request_that_stays_beside_its_claim_is_reported(
+    case: tuple[YamlValue, list[str]],
+) -> None:
+    kept, paths = case
+    pod = add_later(translate_once(build_pod(SHARE)), kept)
+    reported = [*report_beside_claims(pod, Configuration(), FACTS)]
+    expected = [f"spec.containers[0].resources.{path}" for path in paths]
+    assert [(each.code, each.path) for each in reported] == [
+        ("RequestBesideClaim", path) for path in expected
+    ]
+    assert all(each.message.startswith("container main has a claim") for each in reported)
+
+
+def test_a_request_without_a_claim_or_without_the_annotation_is_not_beside_one() -> None:
+    legacy = build_pod(SHARE)
+    kept = add_later(translate_once(legacy), SHARE)
+    own = {**kept, "metadata": {"name": "p"}}
+    for pod in (legacy, own):
+        assert [*report_beside_claims(pod, Configuration(), FACTS)] == []

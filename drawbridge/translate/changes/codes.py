@@ -29,4 +29,5 @@ CLAIM_NAMED_TWICE = CODES.define("ClaimNamedTwice")
 CLASS_NAME_MIXED = CODES.define("ClassNameMixed")
 
 REQUEST_RETURNED = CODES.define("RequestReturned")
+REQUEST_BESIDE_CLAIM = CODES.define("RequestBesideClaim")
 TRANSLATION_CHANGED = CODES.define("TranslationChanged")

@@ -1,0 +1,44 @@
+"""What commands say of a translated object in which another client kept the request."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+from tests.cli.running import command
+from tests.cli.test_explain import files, running, translated
+
+CODE = "RequestBesideClaim"
+
+
+def keep_request(objects: list[Any]) -> list[Any]:
+    """Return objects whose first pod requests the device of its claim once more."""
+    pod, *others = copy.deepcopy(objects)
+    pod["spec"]["containers"][0]["resources"]["limits"] = {"nvidia.com/gpu": "1"}
+    return [pod, *others]
+
+
+def test_check_warns_of_it(tmp_path: Path) -> None:
+    printed = command("check", "-f", files(tmp_path, keep_request(translated())), "--strict")
+    assert printed.code == 1
+    line = "container main has a claim for the devices that it requests here [RequestBesideClaim]"
+    assert f"spec.containers[0].resources.limits[nvidia.com/gpu]: {line}" in printed.out
+    assert CODE not in command("check", "-f", files(tmp_path, translated())).out
+
+
+def test_explain_warns_of_it(tmp_path: Path) -> None:
+    words = ("explain", "train", "--cluster")
+    told = command(*words, files(tmp_path, keep_request(running())))
+    assert f"[{CODE}]" in told.out
+    assert CODE not in command(*words, files(tmp_path, running())).out
+
+
+def test_audit_names_the_code_beside_the_workload(tmp_path: Path) -> None:
+    told = command("audit", "--cluster", files(tmp_path, keep_request(running())))
+    assert CODE in told.out
+    assert CODE not in command("audit", "--cluster", files(tmp_path, running())).out
+
+
+def test_the_report_of_translate_says_that_it_is_removed(tmp_path: Path) -> None:
+    given = files(tmp_path, keep_request(translated()))
+    told = command("translate", "-f", given, "-o", "report")
+    assert "nvidia.com/gpu 1 -> removed, as the pod has a claim for it" in told.out
