@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from cli.input import codes
+from cli.input import codes, live_cluster
 from cli.input.files import INPUT_NAME
 from cli.input.special_files import BUILD_NAME
 from cli.translation.edited_manifests import EditResult
@@ -22,7 +22,8 @@ from drawbridge.documents.document import LocatedFinding
 
 TEMPLATES_FILE: Final = "drawbridge-templates.yaml"
 _SEPARATOR: Final = re.compile(rb"(?m)^---\r?\n")
-_STDIN_FILE: Final = "stdin.yaml"
+# The files for what was read from no file.
+_FILES: Final = {INPUT_NAME: "stdin.yaml", live_cluster.SOURCE: "cluster.yaml"}
 
 
 class _Target(NamedTuple):
@@ -117,7 +118,7 @@ def compare_files(
     before = {each.source.name: each.source.data for each in result.files}
     folder = Path(inputs[0]) if len(inputs) == 1 and Path(inputs[0]).is_dir() else Path()
     for target in _targets(result, inputs):
-        is_file = target.source and Path(target.source).name not in (INPUT_NAME, BUILD_NAME)
+        is_file = target.source and Path(target.source).name not in (*_FILES, BUILD_NAME)
         path = Path(target.source) if is_file else folder / target.name
         yield f"{path}".lstrip("/"), before.get(target.source), target.data
 
@@ -142,8 +143,8 @@ def _name_in_folder(name: str, inputs: Sequence[str]) -> str:
 
     The output of a build becomes a file beside its folder.
     """
-    if name == INPUT_NAME:
-        return _STDIN_FILE
+    if name in _FILES:
+        return _FILES[name]
     if Path(name).name == BUILD_NAME:
         folder = Path(name).parent
         return _name_in_folder(f"{folder if folder.name else folder.resolve()}.yaml", inputs)

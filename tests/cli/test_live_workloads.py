@@ -1,4 +1,4 @@
-"""`drawbridge translate --context` reads the workloads of a namespace, for `kubectl apply -f -`."""
+"""`drawbridge translate --context` reads the workloads of a namespace, for `kubectl replace`."""
 
 from pathlib import Path
 from typing import Any
@@ -80,3 +80,27 @@ def test_nothing_to_read_is_wrong_usage() -> None:
     code, out, err = command("translate")
     assert (code, out) == (2, "")
     assert "pass manifests with -f" in err
+
+
+def test_workloads_of_a_chart_or_a_gitops_tool_are_named(tmp_path: Path) -> None:
+    applied = workload("Deployment", "applied", {"nvidia.com/gpu": 1})
+    applied["metadata"]["labels"] = {"argocd.argoproj.io/instance": "serving"}
+    chart = workload("Deployment", "chart", {"nvidia.com/gpu": 1})
+    chart["metadata"]["annotations"] = {"meta.helm.sh/release-name": "anna"}
+    own = workload("Deployment", "own", {"nvidia.com/gpu": 1})
+    cluster = (*OBJECTS, applied, chart, own)
+    code, out, err = on_api(tmp_path, cluster, "translate", "--context", "-n", "ml")
+    assert code == 0
+    said = [line.partition(": warning: ")[2] for line in err.splitlines()]
+    assert [each for each in said if each.endswith("[ManagedElsewhere]")] == [
+        f"Deployment/ml/{what} applies this object again [ManagedElsewhere]"
+        for what in ("applied: Argo CD's application serving", "chart: the Helm release anna")
+    ]
+    names = [each["metadata"]["name"] for each in yaml.safe_load_all(out)]
+    assert names[:3] == ["applied", "chart", "own"]
+
+
+def test_a_folder_gets_a_file_with_the_workloads(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert run(tmp_path, "--output-dir", str(out))[0] == 0
+    assert [each.name for each in out.iterdir()] == ["cluster.yaml"]
