@@ -67,6 +67,9 @@ def a_request_that_another_field_manager_keeps_is_reported(stage: Stage) -> None
         assert BESIDE in cluster.drawbridge("check", "-f", "-", "--context", stdin=live).out
         waiting = stage.wait("a pod has the claim", lambda: _find_claimed(stage))
         stage.wait_unschedulable(waiting)
+        # Its template came after it, in the same apply.
+        events = stage.events(waiting)
+        assert not any(each.startswith("TemplateOutOfScope") for each in events), events
         assert BESIDE in cluster.drawbridge("explain", waiting, "-n", stage.namespace).out
         assert BESIDE in cluster.drawbridge("audit", stage.namespace).out
         set_mode(stage, "enforce")
