@@ -84,6 +84,32 @@ def a_request_that_another_field_manager_keeps_is_reported(stage: Stage) -> None
 
 
 @scenario("full", rig="installed", needs=NEEDS)
+def a_bare_pod_takes_its_manifest_before_and_after_a_commit(stage: Stage) -> None:
+    """Whoever translated it, both manifests can be applied, and neither changes the pod."""
+    cluster, body = installed(stage), legacy_pod(stage, "bare")
+    add_gpu_node(stage)
+    wait_for_facts(stage, cluster, body)
+    kubectl = cluster.kubectl.inside(stage.namespace)
+    asked = json.dumps(body)
+    words = ("translate", "-f", "-", "--context", "-n", stage.namespace, "-q")
+    committed = cluster.drawbridge(*words, stdin=asked).check().out
+    for first, second in ((asked, committed), (committed, asked)):
+        kubectl("apply", "-f", "-", stdin=first).check()
+        before = stage.wait_running("bare")
+        for manifest in (second, first, second):
+            for way in ((), ARGO):
+                kubectl("apply", *way, "-f", "-", stdin=manifest).check()
+        after = stage.get_pod("bare")
+        for each in (before, after):
+            each["spec"]["tolerations"].sort(key=json.dumps)
+        assert (after["metadata"]["uid"], after["spec"]) == (
+            before["metadata"]["uid"],
+            before["spec"],
+        )
+        stage.delete_pod("bare")
+
+
+@scenario("full", rig="installed", needs=NEEDS)
 def pruning_deletes_no_object_that_admission_made(stage: Stage) -> None:
     """An ApplySet of legacy manifests prunes what leaves it, and claims end with their pods."""
     cluster, body = installed(stage), legacy_pod(stage, "bare")

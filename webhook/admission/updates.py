@@ -63,7 +63,10 @@ def preserve_translation(
 
 
 def _as_stored(pod: Value) -> Value:
-    """Return a pod with amounts as the API server writes them: a manifest can have 1 or 3000."""
+    """Return a pod with amounts as the API server writes them.
+
+    A manifest can have 1 or 3000, and a limit without a request.
+    """
     if not isinstance(pod, dict) or not isinstance(spec := pod.get("spec"), dict):
         return pod
     lists = {part: spec[part] for part in CONTAINER_LISTS if isinstance(spec.get(part), list)}
@@ -81,6 +84,10 @@ def _store_amounts(container: Value) -> Value:
         if isinstance(amounts, dict):
             read = {name: (amount, valid_quantity(amount)) for name, amount in amounts.items()}
             stored[part] = {k: each if q is None else f"{q}" for k, (each, q) in read.items()}
+    requests = resources.get("requests")
+    if stored.get("limits") and (requests is None or isinstance(requests, dict)):
+        # A limit is a request, too. The annotation of a manifest may have only the limit.
+        stored["requests"] = {**as_mapping(stored["limits"]), **as_mapping(stored.get("requests"))}
     return {**container, "resources": {**resources, **stored}}
 
 

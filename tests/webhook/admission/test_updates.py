@@ -79,13 +79,16 @@ async def test_translated_pods_are_preserved_after_the_namespace_opts_out() -> N
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("amount", [1, "1", "1000m"])
+@pytest.mark.parametrize("cpu", [{}, {"cpu": "1"}])
 async def test_a_pod_that_the_command_translated_takes_its_original_manifest(
-    amount: YamlValue,
+    amount: YamlValue, cpu: YamlValue
 ) -> None:
     harness = AdmissionHarness()
-    # The command writes the amount into the annotation as the manifest has it.
-    translated = (await harness.pod(pod({"nvidia.com/gpu": amount}))).after
-    stored = pod({"nvidia.com/gpu": f"{from_json(amount)}"})
+    # The command writes the amount into the annotation as the manifest has it, without a request.
+    manifest = pod({"nvidia.com/gpu": amount, **cpu})
+    del manifest["spec"]["containers"][0]["resources"]["requests"]
+    translated = as_served((await harness.pod(manifest)).after)
+    stored = as_served(pod({"nvidia.com/gpu": f"{from_json(amount)}", **cpu}))
     response = await harness.pod(stored, operation="UPDATE", old=translated)
     assert response.allowed
     assert response.after == translated
@@ -220,7 +223,10 @@ def test_a_merge_keeps_the_current_value_and_the_changes(
 
 
 def as_served(pod: YamlValue) -> YamlValue:
-    """Return a pod with the amounts of its containers as the API server writes them."""
+    """Return a pod with the amounts of its containers as the API server writes them.
+
+    A limit without a request becomes one.
+    """
     served: YamlValue = json.loads(json.dumps(pod))
     for part in ("initContainers", "containers"):
         for container in served["spec"].get(part) or ():
@@ -229,6 +235,8 @@ def as_served(pod: YamlValue) -> YamlValue:
                 for name, amount in (amounts or {}).items():
                     read = valid_quantity(amount)
                     amounts[name] = amount if read is None else f"{read}"
+            if limits := resources.get("limits"):
+                resources["requests"] = {**limits, **(resources.get("requests") or {})}
     return served
 
 
