@@ -30,8 +30,9 @@ class Strategy(ConfigurationPart, frozen=True):
         Mapping[WeightName, Weight],
         describe(
             "The weights of the parts of a score: of capacities of the devices, such as `memory`,"
-            " of `devices`, `near`, `node.cpu` and `node.memory`. What is not named has none."
-            " Without effect on `first-fit`, `best-fit`, `fgd` and `usable`."
+            " of `devices`, `near`, `node.cpu` and `node.memory`. What is not named has none, but"
+            " `near` 10, and `devices` 1 if nothing is named. Without effect on `first-fit`,"
+            " `best-fit`, `fgd` and `usable`."
         ),
     ] = {}
     class_weights: Annotated[
