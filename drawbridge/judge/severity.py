@@ -39,21 +39,22 @@ def settle_all(
     """Yield the findings with their final severity, without those that are switched off."""
     for finding in findings:
         if isinstance(finding, DeviceFinding):
-            yield from _settle_device_finding(finding, subject, context)
+            settled = _settle_device_finding(finding, context)
         else:
-            yield from _apply_policies(_spare_control_plane(finding, subject), context)
+            settled = apply_policies((finding,), context.policies)
+        # Also of what a policy makes an error.
+        yield from (_spare_control_plane(each, subject) for each in settled)
 
 
 def _settle_device_finding(
-    device_finding: DeviceFinding, subject: Subject, context: JudgeContext
+    device_finding: DeviceFinding, context: JudgeContext
 ) -> Iterator[Finding]:
     finding = device_finding.finding
     if finding.severity is not Severity.ERROR:
-        yield from _apply_policies(finding, context)
-        return
+        return apply_policies((finding,), context.policies)
     doubt = _find_doubt(device_finding, context)
     finding = settle_error(finding, doubt, device_finding.classes)
-    yield from apply_to_proved(_spare_control_plane(finding, subject), context.policies)
+    return apply_to_proved(finding, context.policies)
 
 
 def _find_doubt(device_finding: DeviceFinding, context: JudgeContext) -> str:
@@ -80,7 +81,3 @@ def _spare_control_plane(finding: Finding, subject: Subject) -> Finding:
         return finding
     message = f"{finding.message} (not refused, because {BY_CONTROL_PLANE})"
     return replace(finding, severity=Severity.WARNING, message=message)
-
-
-def _apply_policies(finding: Finding, context: JudgeContext) -> Iterator[Finding]:
-    return apply_policies((finding,), context.policies)

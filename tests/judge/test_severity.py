@@ -84,6 +84,26 @@ def test_the_policies_warn_and_off_lower_an_error() -> None:
     assert settle(context(policy=Policy.OFF)) == ()
 
 
+@pytest.mark.parametrize("severity", [Severity.ERROR, Severity.WARNING])
+@pytest.mark.parametrize("of_devices", [False, True])
+def test_the_policy_enforce_refuses_no_claim_of_the_control_plane(
+    severity: Severity, *, of_devices: bool
+) -> None:
+    reported = replace(CODE.at("spec", "wrong"), severity=severity)
+    finding = DeviceFinding(reported, GPU) if of_devices else reported
+    made = {
+        origin: tuple(
+            settle_all(
+                [finding], claim_subject(CLAIM, origin=origin), context(CLOSED, Policy.ENFORCE)
+            )
+        )
+        for origin in (Origin.USER, Origin.CONTROL_PLANE)
+    }
+    assert [each.severity for each in made[Origin.USER]] == [Severity.ERROR]
+    assert [each.severity for each in made[Origin.CONTROL_PLANE]] == [Severity.WARNING]
+    assert "the control plane made the object" in made[Origin.CONTROL_PLANE][0].message
+
+
 def test_an_error_without_devices_needs_no_closed_fleet() -> None:
     plain = CODE.at("spec", "wrong in itself")
     assert tuple(settle_all([plain], claim_subject(CLAIM), context(OPEN))) == (plain,)
