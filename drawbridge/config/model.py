@@ -409,7 +409,8 @@ class Configuration(ConfigurationPart, frozen=True, dict=True):  # for the cache
         Mapping[FindingCode, Policy],
         describe(
             "Findings to report with another severity: `enforce` reports an error, `warn` a"
-            " warning, and `off` does not report the finding."
+            " warning, and `off` does not report the finding. `enforce` does not raise what would"
+            " be an error about devices if it were certain (`fleet`): a setting proves nothing."
         ),
     ] = {}
     compatibility: Annotated[
