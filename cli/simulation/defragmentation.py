@@ -111,8 +111,9 @@ def _choose_pod(
     ]
     if len(pods) == 1:
         return pods[0]
-    asked = options.defrag or "the pod"
-    message = f"{asked} is not among the pods that wait"
+    message = f"no pod of the input waits{f' in namespace {namespace}' if namespace else ''}"
+    if name:
+        message = f"{options.defrag} is not among the pods that wait"
     if pods:
         names = ", ".join(each.full_name for each in pods[:10])
         message = f"{len(pods):,} pods wait, and a plan is for one: {names}"

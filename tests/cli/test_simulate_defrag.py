@@ -225,6 +225,10 @@ def test_a_plan_is_for_one_pod(plan: Any) -> None:  # noqa: ANN401
     code, _, err = plan(TWO_NODES, "gone", pods=several)
     assert code == 2
     assert "gone is not among the pods that wait" in err
+    code, _, err = plan(TWO_NODES, pods="")
+    assert (code, "no pod of the input waits [PodUnknown]" in err) == (2, True)
+    code, _, err = plan(TWO_NODES, "-n", "other")
+    assert (code, "no pod of the input waits in namespace other [PodUnknown]" in err) == (2, True)
 
 
 def with_uids(text: str) -> str:
