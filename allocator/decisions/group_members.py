@@ -30,8 +30,8 @@ from drawbridge.solver.answers import Solution
 from drawbridge.solver.gangs import GangPlacement, MemberKind
 from drawbridge.solver.reasons import Reason
 
-# Members that share claims are left out in so many ways, after those with most of each thing.
-_MOST_CHOICES: Final = 32
+# Members that share claims are left out in so many ways: as many as there can be kinds of them.
+_MOST_CHOICES: Final = MAX_KINDS
 
 
 class AskingMember(msgspec.Struct, frozen=True):
@@ -166,15 +166,15 @@ class GroupMembers(msgspec.Struct, frozen=True):
     def _list_left_out(self, spare: int) -> Iterator[Mapping[bytes, int]]:
         """Yield how many of which to leave out at first: anyone, most of each, and other numbers.
 
-        These are as many as are left out in all. Without a limit, they would be too many.
+        These are as many as are left out in all, and for each way all nodes are looked at.
         """
         joined = sorted(self._joined().items())
         keys, counts = [key for key, _ in joined], [count for _, count in joined]
         yield {}
         if len(keys) > 1:
-            yield from ({key: spare} for key in keys)
-            numbers = islice(_share_out(min(spare, sum(counts)), counts), _MOST_CHOICES)
-            yield from (dict(zip(keys, each, strict=True)) for each in numbers if max(each) < spare)
+            numbers = _share_out(min(spare, sum(counts)), counts)
+            others = (dict(zip(keys, each, strict=True)) for each in numbers if max(each) < spare)
+            yield from islice(chain(({key: spare} for key in keys), others), _MOST_CHOICES)
 
     def choose_fewest(self, needed: int, left_out: Mapping[bytes, int]) -> "GroupMembers":
         """Return only so many members of sets whose members do not only share claims.
