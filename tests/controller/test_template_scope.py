@@ -124,17 +124,20 @@ def test_a_pod_whose_namespace_returns_to_the_scope_gets_its_template() -> None:
     assert scene.reporter.gauges == {Gauge.PODS_WITHOUT_TEMPLATE: 0}
 
 
-@pytest.mark.parametrize("is_created", [True, False])
+@pytest.mark.parametrize("creator", ["drawbridge", "client", ""])
 def test_a_pod_that_leaves_the_scope_is_looked_at_once(
-    monkeypatch: pytest.MonkeyPatch, *, is_created: bool
+    monkeypatch: pytest.MonkeyPatch, creator: str
 ) -> None:
     scene = Scene()
     pod, name = translated()
     scene.put(pod)
-    if is_created:
+    if creator == "drawbridge":
         assert scene.reconcile() == [name]
     else:
         asyncio.run(scene.reconciler.reconcile())  # its client has time
+    if creator == "client":
+        (template,) = translate(ASKED, NEW, TEAM).templates
+        scene.templates.put(build_object(template, TEAM, scene.clock.now))
     scene.label(TEAM, "off")
     scene.clock.now += dt.timedelta(seconds=20)
     includes, looks = scene.reconciler._scope.includes, list[str]()  # noqa: SLF001
