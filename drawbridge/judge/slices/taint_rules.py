@@ -14,7 +14,10 @@ def judge_taint_rules(rules: Iterable[DeviceTaintRule]) -> Iterator[Finding]:
     for rule in rules:
         about, taint = f"{KIND}/{rule.name}", rule.taint
         if rule.selector is None:
-            message = f"rule {rule.name} has no deviceSelector, so it taints no device"
+            message = (
+                f"rule {rule.name} has no deviceSelector, so it taints no device; kube-scheduler"
+                " before 1.37.1 takes every device as tainted"
+            )
             yield codes.TAINT_RULE_SELECTS_NOTHING.at("spec", message, object=about)
         elif rule.selects_all and taint.effect in EXCLUDING and not rule.says_all:
             what = "no pod gets a device"
