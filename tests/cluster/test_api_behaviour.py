@@ -351,6 +351,21 @@ async def test_a_field_of_another_manager_needs_force(place: Place) -> None:
     assert (await applied(place.maps))["data"] == {"a": "2"}
 
 
+async def test_a_patch_takes_all_fields_from_a_manager_that_it_leaves_out(place: Place) -> None:
+    first = await applied(place.maps, a="1")
+    await place.client(CONFIG_MAPS, "else").merge("applied", {"data": {"b": "2"}})
+    both = (await place.maps.read("applied"))["metadata"]
+    others = [each for each in both["managedFields"] if each["manager"] == "else"]
+    assert len(others) < len(both["managedFields"])
+    released = {"metadata": {"managedFields": others}}
+    metadata = (await place.maps.merge("applied", released))["metadata"]
+    assert [each["manager"] for each in metadata["managedFields"]] == ["else"]
+    versions = [each["resourceVersion"] for each in (first["metadata"], both, metadata)]
+    assert len(set(versions)) == 3
+    again = (await place.maps.merge("applied", released))["metadata"]
+    assert again["resourceVersion"] == metadata["resourceVersion"]
+
+
 async def test_an_apply_without_changes_keeps_the_version(place: Place) -> None:
     first = await applied(place.maps, a="1")
     again = await applied(place.maps, a="1")

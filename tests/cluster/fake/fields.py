@@ -105,6 +105,15 @@ def written(before: JSON | None, after: JSON, manager: str, owners: Owned) -> No
         owners[manager] = owners.get(manager, frozenset()) | changed
 
 
+def keep_listed(before: JSON, after: JSON, owners: Owned) -> None:
+    """Drop the owners that a client leaves out of `metadata.managedFields`, if it says others."""
+    listed = after["metadata"].get("managedFields")
+    if listed and listed != before["metadata"].get("managedFields"):
+        kept = {f"{each.get('manager')}/{each.get('operation')}" for each in listed}
+        for name in owners.keys() - kept:
+            del owners[name]
+
+
 def managed(owners: Owned, api_version: str) -> list[JSON]:
     """Write the owners as `metadata.managedFields`."""
     shown = []

@@ -189,6 +189,7 @@ class Store:
         key = self._fixed(kind, before, after)
         owners = dict(self._owners.get((kind, key), {}))
         if self._follows(kind):
+            fields.keep_listed(before, after, owners)
             fields.written(before, after, f"{manager}/Update", owners)
         return self._keep(kind, key, before, after, owners, dry=dry)
 
@@ -284,7 +285,8 @@ class Store:
     ) -> JSON:
         after = copied(after)
         metadata = after["metadata"]
-        if before is not None and _content(before) == _content(after):
+        stay = self._owners.get((kind, key), {}).keys() <= owners.keys()
+        if stay and before is not None and _content(before) == _content(after):
             if not dry:
                 self._owners[kind, key] = owners
             return before  # a write without changes keeps the version
