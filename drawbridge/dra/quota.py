@@ -4,7 +4,7 @@ Kubernetes charges a claim at creation, with the maximum number of devices that 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from drawbridge.dra.allocation import MAX_RESULTS
@@ -21,22 +21,19 @@ def quota_charges(spec: ClaimSpec, classes: Mapping[str, str]) -> Mapping[str, i
 
     `classes` maps class names to their extended resources. Pass an empty mapping if the API server
     does not support extended resources of classes. Requests with admin access are charged as well.
+    Of several classes of a claim with one extended resource, the API server charges any one to it:
+    the smallest number is certain.
     """
-    total: Counter[str] = Counter({CLAIMS: 1})
+    of_class: Counter[str] = Counter()
     for request in spec.devices.requests:
-        for name, devices in _maximum_devices(request).items():
-            for key in quota_keys(name, classes):
-                total[key] += devices
-    return total
-
-
-def quota_keys(name: str, classes: Mapping[str, str]) -> Iterator[str]:
-    """Yield the quota keys that a device of the class is charged to."""
-    yield f"{name}{DEVICES}"
-    if name in classes:
-        yield f"{REQUESTS}{IMPLICIT_PREFIX}{name}"
+        of_class.update(_maximum_devices(request))
+    charges = {CLAIMS: 1, **{f"{name}{DEVICES}": devices for name, devices in of_class.items()}}
+    for name in of_class.keys() & classes.keys():
+        charges[f"{REQUESTS}{IMPLICIT_PREFIX}{name}"] = of_class[name]
         if extended := classes[name]:
-            yield f"{REQUESTS}{extended}"
+            key = f"{REQUESTS}{extended}"
+            charges[key] = min(of_class[name], charges.get(key, of_class[name]))
+    return charges
 
 
 def _maximum_devices(request: Request) -> Mapping[str, int]:

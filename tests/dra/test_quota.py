@@ -57,3 +57,19 @@ def test_a_class_with_extended_resources_is_also_charged_by_their_names() -> Non
         "requests.deviceclass.resource.kubernetes.io/gpu.nvidia.com": 2,
         "requests.deviceclass.resource.kubernetes.io/mig.nvidia.com": 1,
     }
+
+
+@every_row(
+    ("requests", "expected"),
+    [
+        ([ways(("old", 4), ("new", 4))], 4),
+        ([ways(("old", 4), ("new", 2))], 2),
+        ([exactly("old", count=1), exactly("new", count=3), exactly("old", count=1)], 2),
+    ],
+)
+def test_one_of_several_classes_is_charged_to_their_extended_resource(
+    requests: list[YamlValue], expected: int
+) -> None:
+    """The API server charges any one of them, so the smallest number is certain."""
+    classes = dict.fromkeys(("old", "new"), "example.com/gpu")
+    assert charged(*requests, classes=classes)["requests.example.com/gpu"] == expected
