@@ -11,7 +11,7 @@ PACE_SECONDS = 0.5
 # How often an event comes with its partner.
 TOGETHER = 0.5
 # How many events a script has; with what follows from each, a run has some hundreds.
-LENGTH = 105
+LENGTH = 110
 
 
 class Event(NamedTuple):
