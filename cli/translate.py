@@ -22,7 +22,7 @@ from cli.terminal.streams import Streams
 from cli.translation import edit_output
 from cli.translation.edited_manifests import EditResult
 from cli.translation.input import TranslationInput, read_translation_input
-from cli.translation.live_workloads import read_live_workloads
+from cli.translation.live_workloads import drop_managers_of_unchanged, read_live_workloads
 from cli.translation.unchecked_kinds import report_unchecked_kinds
 from drawbridge.config.model import Configuration
 from drawbridge.documents.document import Document, LocatedFinding, Source
@@ -104,6 +104,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
             result.findings.append(source)
         else:
             result.edit_file(source, edit, former)
+    drop_managers_of_unchanged(result)
     result.findings += report_unchecked_kinds(result, context, inputs.unread)
     _judge_translations(inputs, context, result)
     _check_version(options, context, result)

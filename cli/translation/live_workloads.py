@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from cli.input import live_cluster
 from cli.input.codes import MANAGED_ELSEWHERE
+from cli.translation.edited_manifests import EditResult
 from cli.translation.manifest_text import join_documents, print_each
 from drawbridge.audit.managed import find_manager
 from drawbridge.cluster import resources
@@ -41,6 +42,16 @@ def read_live_workloads(
     )
     yield from problems
     yield Source(live_cluster.SOURCE, join_documents(print_each(values)))
+
+
+def drop_managers_of_unchanged(result: EditResult) -> None:
+    """Drop who applies an object again if the object stays as it is, so that nothing can differ."""
+    changed = {each.document.name for each in result.objects if each.changed}
+    result.findings = [
+        each
+        for each in result.findings
+        if each.finding.code != MANAGED_ELSEWHERE.name or each.finding.object in changed
+    ]
 
 
 async def _list_workloads(

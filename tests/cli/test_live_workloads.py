@@ -82,13 +82,16 @@ def test_nothing_to_read_is_wrong_usage() -> None:
     assert "pass manifests with -f" in err
 
 
-def test_workloads_of_a_chart_or_a_gitops_tool_are_named(tmp_path: Path) -> None:
-    applied = workload("Deployment", "applied", {"nvidia.com/gpu": 1})
+def test_workloads_of_a_chart_or_a_gitops_tool_are_named_if_they_change(tmp_path: Path) -> None:
+    partition = {"nvidia.com/mig-1g.10gb": 1}
+    applied = workload("Deployment", "applied", partition)
     applied["metadata"]["labels"] = {"argocd.argoproj.io/instance": "serving"}
-    chart = workload("Deployment", "chart", {"nvidia.com/gpu": 1})
+    chart = workload("Deployment", "chart", partition)
     chart["metadata"]["annotations"] = {"meta.helm.sh/release-name": "anna"}
-    own = workload("Deployment", "own", {"nvidia.com/gpu": 1})
-    cluster = (*OBJECTS, applied, chart, own)
+    own = workload("Deployment", "own", partition)
+    left = workload("Deployment", "left", {"nvidia.com/gpu": 1})  # to the class that serves it
+    left["metadata"]["labels"] = {"argocd.argoproj.io/instance": "serving"}
+    cluster = (*OBJECTS, applied, chart, own, left)
     code, out, err = on_api(tmp_path, cluster, "translate", "--context", "-n", "ml")
     assert code == 0
     said = [line.partition(": warning: ")[2] for line in err.splitlines()]
@@ -97,7 +100,7 @@ def test_workloads_of_a_chart_or_a_gitops_tool_are_named(tmp_path: Path) -> None
         for what in ("applied: Argo CD's application serving", "chart: the Helm release anna")
     ]
     names = [each["metadata"]["name"] for each in yaml.safe_load_all(out)]
-    assert names[:3] == ["applied", "chart", "own"]
+    assert names[:4] == ["applied", "chart", "left", "own"]
 
 
 def test_a_folder_gets_a_file_with_the_workloads(tmp_path: Path) -> None:
