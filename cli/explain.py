@@ -123,7 +123,8 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     is_known = not any(map(_is_not_read, told))
     scope = configuration.scope if is_known else None
     find_mode = find_modes(objects.namespace, scope, webhook)
-    done = _explain(replace(objects, find_mode=find_mode), configuration)
+    subject = replace(objects, find_mode=find_mode, configuration=configuration)
+    done = _explain(subject, configuration)
     pods = done.explained if isinstance(done, WorkloadExplanation) else (done,)
     if not any(each.code == NOT_TRANSLATED.name for pod in pods for each in pod.findings):
         # No answer depends on it, so nobody needs to know what the caller may not read.

@@ -58,7 +58,8 @@ class PodObjects:
     `lease` is the Lease of Drawbridge's scheduler in the namespace `installed_in`: empty if there
     is none, None if unknown. `find_mode` tells the mode of a pod of the namespace. Of what is
     `stuck`, only what is about the pod is told. Of a pod that `is_live`, the reasons of the nodes
-    are told with the explanation. `nodes` are nodes by name, as far as they are known.
+    are told with the explanation. `nodes` are nodes by name, as far as they are known. Without a
+    `configuration`, nothing is told of requests beside claims, which takes long in large pods.
     """
 
     pod: Value
@@ -74,6 +75,7 @@ class PodObjects:
     stuck: Sequence[Stuck] = ()
     is_live: bool = False
     nodes: Mapping[str, Value] = field(default_factory=dict)
+    configuration: Configuration | None = None
 
 
 class RequestedResource(msgspec.Struct, frozen=True):
@@ -334,8 +336,9 @@ def _findings(objects: PodObjects, pod: Explanation, unreadable: str) -> Iterato
     if not pod.translated and (pod.asked or pod.hints):
         names = (*(request.resource for request in pod.asked), *pod.hints)
         yield report_not_translated(objects.pod, names, objects.find_mode(objects.pod), about)
-    for finding in report_beside_claims(objects.pod, Configuration(), None):
-        yield msgspec.structs.replace(finding, object=about)
+    if objects.configuration is not None:
+        for finding in report_beside_claims(objects.pod, objects.configuration, None):
+            yield msgspec.structs.replace(finding, object=about)
     if unreadable:
         path = f"metadata.annotations[{ORIGINAL_ANNOTATION}]"
         yield codes.ORIGINAL_UNREADABLE.at(path, unreadable, object=about)

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from drawbridge.config.model import Configuration
 from drawbridge.documents.document import name_object
 from drawbridge.documents.paths import Path, format_path, get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
@@ -106,6 +107,7 @@ class WorkloadObjects:
     stuck: Sequence[Stuck] = ()
     is_live: bool = False
     nodes: Mapping[str, Value] = field(default_factory=dict)
+    configuration: Configuration | None = None
 
 
 class WorkloadExplanation(msgspec.Struct, frozen=True):
@@ -264,6 +266,7 @@ def _objects_of(pod: Value, objects: WorkloadObjects) -> PodObjects:
         stuck=objects.stuck,
         is_live=objects.is_live,
         nodes=objects.nodes,
+        configuration=objects.configuration,
     )
 
 
@@ -277,7 +280,13 @@ def _explain_template(place: Place, objects: WorkloadObjects) -> Explanation:
     spec = get_value(place.pod, ("spec",))
     pod: dict[str, Value] = {"kind": "Pod", "metadata": {**metadata, **names}, "spec": spec}
     parts = PodObjects(
-        pod, objects.claims, objects.templates, (), objects.namespace, find_mode=objects.find_mode
+        pod,
+        objects.claims,
+        objects.templates,
+        (),
+        objects.namespace,
+        find_mode=objects.find_mode,
+        configuration=objects.configuration,
     )
     explanation = _explain_absent(parts, name_object(objects.workload, 1), place)
     path = format_path(place.path)

@@ -5,15 +5,16 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli.running import command
-from tests.cli.test_explain import files, running, translated
+from tests.cli.test_explain import SCOPE, files, running, translated
 
 CODE = "RequestBesideClaim"
+RENAMED = f"{SCOPE}legacy: {{renames: {{example.com/gpu: nvidia.com/gpu}}}}\n"
 
 
-def keep_request(objects: list[Any]) -> list[Any]:
-    """Return objects whose first pod requests the device of its claim once more."""
+def keep_request(objects: list[Any], amount: str = "1", name: str = "nvidia.com/gpu") -> list[Any]:
+    """Return objects whose first pod requests devices beside its claim."""
     pod, *others = copy.deepcopy(objects)
-    pod["spec"]["containers"][0]["resources"]["limits"] = {"nvidia.com/gpu": "1"}
+    pod["spec"]["containers"][0]["resources"]["limits"] = {name: amount}
     return [pod, *others]
 
 
@@ -30,6 +31,14 @@ def test_explain_warns_of_it(tmp_path: Path) -> None:
     told = command(*words, files(tmp_path, keep_request(running())))
     assert f"[{CODE}]" in told.out
     assert CODE not in command(*words, files(tmp_path, running())).out
+
+
+def test_explain_reads_the_request_with_the_configuration(tmp_path: Path) -> None:
+    (config := tmp_path / "configuration.yaml").write_text(RENAMED)
+    dump = files(tmp_path, keep_request(running(), name="example.com/gpu"))
+    told = command("explain", "train", "--cluster", dump, "--config", str(config))
+    assert "limits[example.com/gpu]: container main has a claim" in told.out
+    assert CODE not in command("explain", "train", "--cluster", dump).out
 
 
 def test_audit_names_the_code_beside_the_workload(tmp_path: Path) -> None:
