@@ -40,7 +40,7 @@ from drawbridge.ledger.extended_resources import (
 )
 from drawbridge.ledger.generated_claims import claim_for_extended_resources
 from drawbridge.ledger.pods import Pod
-from drawbridge.translate.changes.codes import CLAIMS_LEFT_TO_SCHEDULER
+from drawbridge.translate.changes.codes import CLAIMS_LEFT_TO_SCHEDULER, REQUEST_BESIDE_CLAIM
 from drawbridge.translate.changes.queues import find_kueue_queue
 from drawbridge.translate.changes.scheduler import OURS
 from drawbridge.translate.changes.template import ClaimTemplate
@@ -92,7 +92,9 @@ def translate_pods(document: Document, context: TranslationContext) -> PodsOfDoc
     pods = []
     for place in places:
         beside = report_beside_claims(place.pod, context.configuration, context.facts)
-        left += [move_to_object(each, document.name, place) for each in beside]
+        # The others are errors of the translation.
+        kept = (each for each in beside if each.code == REQUEST_BESIDE_CLAIM.name)
+        left += [move_to_object(each, document.name, place) for each in kept]
         if is_opted_out(place.pod):
             errors += move_errors(report_rejected_amounts(place.pod), document, place)
         read = _translate_place(document, place, context, keep=bool(errors))

@@ -115,10 +115,11 @@ def remove_returned_requests(
 def report_beside_claims(
     pod: Value, configuration: Configuration, facts: Facts | None
 ) -> Iterator[Finding]:
-    """Report the requests of a pod that ask for the devices of its claims once more.
+    """Report the requests of a pod beside its claims, with warnings.
 
-    Admission removes them. Where it does not see the pod, they stay: a client that applies a
-    translated manifest keeps the fields of others.
+    Admission removes those that ask for the devices of the claims once more, and refuses others.
+    Where it does not see the pod, they stay: a client that applies a translated manifest keeps the
+    fields of others.
     """
     if not read_pod(pod, configuration).asks:
         return
@@ -129,6 +130,8 @@ def report_beside_claims(
             who = f"container {container}" if container else "the pod"
             message = f"{who} has a claim for the devices that it requests here"
             yield REQUEST_BESIDE_CLAIM.at(finding.path, message)
+        else:
+            yield replace(finding, severity=Severity.WARNING)
 
 
 def report_changed(

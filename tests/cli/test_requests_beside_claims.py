@@ -41,6 +41,20 @@ def test_explain_reads_the_request_with_the_configuration(tmp_path: Path) -> Non
     assert CODE not in command("explain", "train", "--cluster", dump).out
 
 
+def test_another_amount_beside_the_claim_is_told_once(tmp_path: Path) -> None:
+    line = "container main requests nvidia.com/gpu: 2, but has a claim for nvidia.com/gpu: 1"
+    explained = command(
+        "explain", "train", "--cluster", files(tmp_path, keep_request(running(), "2"))
+    )
+    checked = command("check", "-f", files(tmp_path, keep_request(translated(), "2")))
+    for told in (explained, checked):
+        assert told.out.count(f"{line} [RequestsContradict]") == 1
+        assert CODE not in told.out
+    assert (explained.code, checked.code) == (0, 2)
+    audited = command("audit", "--cluster", files(tmp_path, keep_request(running(), "2")))
+    assert "RequestsContradict" in audited.out
+
+
 def test_audit_names_the_code_beside_the_workload(tmp_path: Path) -> None:
     told = command("audit", "--cluster", files(tmp_path, keep_request(running())))
     assert CODE in told.out

@@ -270,31 +270,31 @@ def test_a_translated_pod_has_claims_that_its_annotation_takes_back(
 
 
 # What another client of the API server keeps in a translated object, and what is said of it.
+CONTRADICTS = "RequestsContradict limits[nvidia.com/gpu]"
 BESIDE: dict[str, tuple[YamlValue, list[str]]] = {
     "nothing": ({}, []),
     "the request that the claim replaced": (
         SHARE,
-        ["limits[nvidia.com/gpu]", "limits[nvidia.com/gpumem]"],
+        [f"RequestBesideClaim limits[nvidia.com/{name}]" for name in ("gpu", "gpumem")],
     ),
-    "a part of the request": ({"nvidia.com/gpu": 1}, ["limits[nvidia.com/gpu]"]),
+    "a part of the request": ({"nvidia.com/gpu": 1}, ["RequestBesideClaim limits[nvidia.com/gpu]"]),
     "a count of zero": ({"nvidia.com/gpu": 0}, []),
-    "a request for other devices, which is refused": ({"nvidia.com/gpu": 2}, []),
+    "a request for other devices, which admission refuses": ({"nvidia.com/gpu": 2}, [CONTRADICTS]),
     "what no dialect reads": ({"example.com/foo": 1}, []),
 }
 
 
-@every_row("case", BESIDE.values(), ids=BESIDE)
+@every_row("case", BESIDE.values(), ids=[*BESIDE])
 def test_a_request_that_stays_beside_its_claim_is_reported(
     case: tuple[YamlValue, list[str]],
 ) -> None:
-    kept, paths = case
+    kept, expected = case
     pod = add_later(translate_once(build_pod(SHARE)), kept)
     reported = [*report_beside_claims(pod, Configuration(), FACTS)]
-    expected = [f"spec.containers[0].resources.{path}" for path in paths]
-    assert [(each.code, each.path) for each in reported] == [
-        ("RequestBesideClaim", path) for path in expected
-    ]
-    assert all(each.message.startswith("container main has a claim") for each in reported)
+    at = "spec.containers[0].resources."
+    assert [f"{each.code} {each.path.removeprefix(at)}" for each in reported] == expected
+    assert all(each.severity is Severity.WARNING for each in reported)
+    assert all(each.message.startswith("container main ") for each in reported)
 
 
 def test_a_request_without_a_claim_or_without_the_annotation_is_not_beside_one() -> None:
