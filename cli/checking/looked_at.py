@@ -58,5 +58,6 @@ def kind_of(document: Document) -> str:
         return f"{kind}"
     if is_configuration(document):
         return "Configuration"
-    has_pods = find_places(document.value) or argo.find_places(document.value)
+    finds = (find_places, argo.find_places, argo.find_translated_places)
+    has_pods = any(find(document.value) for find in finds)
     return _WORKLOAD if has_pods or any(report_wrong_specs(document)) else ""

@@ -40,7 +40,7 @@ from drawbridge.ledger.extended_resources import (
 )
 from drawbridge.ledger.generated_claims import claim_for_extended_resources
 from drawbridge.ledger.pods import Pod
-from drawbridge.translate.changes.codes import CLAIMS_LEFT_TO_SCHEDULER, REQUEST_BESIDE_CLAIM
+from drawbridge.translate.changes.codes import CLAIMS_LEFT_TO_SCHEDULER
 from drawbridge.translate.changes.queues import find_kueue_queue
 from drawbridge.translate.changes.scheduler import OURS
 from drawbridge.translate.changes.template import ClaimTemplate
@@ -84,17 +84,14 @@ def translate_pods(document: Document, context: TranslationContext) -> PodsOfDoc
     """Translate the pods of a document; pods that cannot be translated stay as they are."""
     places = (*find_places(document.value), *argo.find_places(document.value))
     wrong = tuple(report_wrong_specs(document))
+    beside = tuple(_report_beside(document, places, context))
     if not places:
-        return PodsOfDocument(findings=wrong)
+        return PodsOfDocument(findings=(*wrong, *beside))
     translated = translate_object(document.value, document.name, context)
     errors = [*wrong, *(e for e in translated.findings if e.severity is Severity.ERROR)]
     left = [e for e in translated.findings if e.code in _NOT_ALLOCATED]
     pods = []
     for place in places:
-        beside = report_beside_claims(place.pod, context.configuration, context.facts)
-        # The others are errors of the translation.
-        kept = (each for each in beside if each.code == REQUEST_BESIDE_CLAIM.name)
-        left += [move_to_object(each, document.name, place) for each in kept]
         if is_opted_out(place.pod):
             errors += move_errors(report_rejected_amounts(place.pod), document, place)
         read = _translate_place(document, place, context, keep=bool(errors))
@@ -104,8 +101,17 @@ def translate_pods(document: Document, context: TranslationContext) -> PodsOfDoc
             errors += move_errors(read, document, place)
     told = {each.path for each in errors}
     unread = (e for e in translated.findings if e.code == AMOUNT_UNREADABLE.name)
-    left += [each for each in unread if each.path not in told]
+    left += [each for each in (*beside, *unread) if each.path not in told]
     return PodsOfDocument(tuple(pods), (*errors, *left))
+
+
+def _report_beside(
+    document: Document, places: Iterable[Place], context: TranslationContext
+) -> Iterator[Finding]:
+    """Report the requests beside claims, also of translated templates, which stay as they are."""
+    for place in (*places, *argo.find_translated_places(document.value)):
+        for finding in report_beside_claims(place.pod, context.configuration, context.facts):
+            yield move_to_object(finding, document.name, place)
 
 
 def _translate_place(

@@ -6,9 +6,19 @@ from typing import Any
 
 from tests.cli.running import command
 from tests.cli.test_explain import SCOPE, files, running, translated
+from tests.tables import read_yaml_documents
 
 CODE = "RequestBesideClaim"
 RENAMED = f"{SCOPE}legacy: {{renames: {{example.com/gpu: nvidia.com/gpu}}}}\n"
+WORKFLOW = """\
+apiVersion: argoproj.io/v1alpha1
+kind: Workflow
+metadata: {name: train, namespace: ml}
+spec:
+  templates:
+  - name: main
+    container: {image: x, resources: {limits: {nvidia.com/gpu: 1}}}
+"""
 
 
 def keep_request(objects: list[Any], amount: str = "1", name: str = "nvidia.com/gpu") -> list[Any]:
@@ -24,6 +34,17 @@ def test_check_warns_of_it(tmp_path: Path) -> None:
     line = "container main has a claim for the devices that it requests here [RequestBesideClaim]"
     assert f"spec.containers[0].resources.limits[nvidia.com/gpu]: {line}" in printed.out
     assert CODE not in command("check", "-f", files(tmp_path, translated())).out
+
+
+def test_check_warns_of_it_in_a_template_of_argo(tmp_path: Path) -> None:
+    given = command("translate", "-f", "-", "-o", "yaml", stdin=WORKFLOW)
+    workflow, template = read_yaml_documents(given.out)
+    asking = workflow["spec"]["templates"][0]["container"]["resources"]
+    asking["limits"] = {"nvidia.com/gpu": 1}
+    told = command("check", "-f", files(tmp_path, [workflow, template]))
+    path = "Workflow/ml/train spec.templates[0].container.resources.limits[nvidia.com/gpu]"
+    assert f"{path}: container main has a claim" in told.out
+    assert CODE not in command("check", "-f", "-", stdin=given.out).out
 
 
 def test_explain_warns_of_it(tmp_path: Path) -> None:
