@@ -28,7 +28,7 @@ EXIT_CODES = JUDGED
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the manifests, the cluster and the output format."""
     add_manifests_option(parser)
-    add_shared_options(parser, "--cluster", *LIVE, "--config")
+    add_shared_options(parser, "--namespace", "--cluster", *LIVE, "--config")
     add_allocator_option(parser)
     add_shared_options(parser, *VERSION)
     output.add_findings_format(parser)

@@ -65,7 +65,7 @@ class _ReadCluster(NamedTuple):
     serves_taint_rules: bool = False
     claims_read: bool = True
     published: "Facts | None" = None
-    namespace: str = ""  # of the kubeconfig context
+    namespace: str = ""  # of manifests that name none
 
 
 def read_check_input(
@@ -141,16 +141,18 @@ def _read_cluster(
     """Read the objects of the cluster, its version, and whether it serves DeviceTaintRules."""
     if options.context is None:
         files = sort_documents(read_documents(options.cluster, streams.stdin))
-        return _ReadCluster(files, ServerFeatures(files.version))
+        server = ServerFeatures(files.version)
+        return _ReadCluster(files, server, namespace=options.namespace or "")
 
     async def read(session: "Session") -> _ReadCluster:
         server = await read_server_features(session, options)
         spare = None if options.cluster else server.published
         values, published = await list_needed(session, spare, findings)
+        namespace = options.namespace or session.namespace
         unread = set[str]()
         for kind in _OF_NAMESPACES:
             listed = await live_cluster.list_readable(
-                session, kind, findings, namespace=session.namespace
+                session, kind, findings, namespace=namespace
             )
             values += listed.values
             unread.update(() if listed.is_whole else (kind.kind,))
@@ -164,7 +166,7 @@ def _read_cluster(
             serves_taint_rules=rules is not None,
             claims_read=unread.isdisjoint((CLAIM, TEMPLATE)),
             published=published,
-            namespace=session.namespace,
+            namespace=namespace,
         )
 
     return live_cluster.run_with_session(options, read)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli.installed_api import healthy
-from tests.cli.running import Printed, on_api
+from tests.cli.running import Printed, command, on_api
 from tests.cli.test_live_cluster import OBJECTS
 from tests.cluster.fake.api import FakeApi
 from tests.tables import every_row
@@ -107,4 +107,15 @@ def test_findings_name_it_but_of_what_is_in_none(
     text = f"apiVersion: {version}\nkind: {kind}\nmetadata: {{name: named}}\n{spec}\n"
     (tmp_path / "object.yaml").write_text(text, "utf-8")
     printed = run(tmp_path, "check", "-f", f"{tmp_path}/object.yaml", "-o", "json", context="team")
+    assert {each["object"] for each in json.loads(printed.out)["findings"]} == {name}
+
+
+@every_row(("version", "kind", "spec", "name"), NAMED)
+def test_an_option_names_it_without_a_cluster(
+    version: str, kind: str, spec: str, name: str, tmp_path: Path
+) -> None:
+    spec = spec.replace("POD", _POD).replace("CONTAINER", f"container: {_CONTAINER}")
+    text = f"apiVersion: {version}\nkind: {kind}\nmetadata: {{name: named}}\n{spec}\n"
+    (tmp_path / "object.yaml").write_text(text, "utf-8")
+    printed = command("check", "-f", f"{tmp_path}/object.yaml", "-n", "team", "-o", "json")
     assert {each["object"] for each in json.loads(printed.out)["findings"]} == {name}
