@@ -72,7 +72,7 @@ async def _read_from_cluster(session: "Session", *, is_required: bool) -> Effect
     namespace = await installed_namespace.find(session)
     if not namespace:
         return EffectiveConfiguration(Configuration())
-    reason = ""
+    reason = refused = ""
     # No controller has accepted the configuration of a new installation yet.
     for name in (CONFIGURATION_IN_USE_CONFIG_MAP, CONFIGURATION_CONFIG_MAP):
         where = f"{namespace}/{name}"
@@ -83,7 +83,7 @@ async def _read_from_cluster(session: "Session", *, is_required: bool) -> Effect
         except ApiError as error:
             if error.code != _FORBIDDEN:
                 raise
-            reason = error.message
+            reason = refused = error.message
             continue
         text = get_value(config_map, ("data", CONFIGURATION_KEY)) if config_map else None
         if isinstance(text, str):
@@ -91,9 +91,17 @@ async def _read_from_cluster(session: "Session", *, is_required: bool) -> Effect
             if isinstance(read, tuple) and not is_required:
                 reason = f"ConfigMap {where} is not valid here: {_describe(read)}"
                 return _use_defaults(reason, _CORRECT)
-            return _with_findings(read, tuple(_find_refusal(config_map, where)))
+            told = tuple(_find_refusal(config_map, where))
+            return _with_findings(read, (*_report_edited(refused, where), *told))
         reason = f"ConfigMap {where} with the key {CONFIGURATION_KEY} not found"
     return _use_defaults(reason)
+
+
+def _report_edited(refused: str, where: str) -> Iterator[LocatedFinding]:
+    """Yield a warning if the configuration is the one that is edited, for lack of a right."""
+    if refused:
+        message = f"{refused}; ConfigMap {where} is used, which may differ from what is in use"
+        yield LocatedFinding(codes.PART_UNREADABLE.at("", message))
 
 
 def _find_refusal(config_map: object, where: str) -> Iterator[LocatedFinding]:

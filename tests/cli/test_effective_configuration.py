@@ -131,6 +131,15 @@ def test_a_forbidden_configuration_is_a_warning(tmp_path: Path) -> None:
     assert "using the defaults" in err
 
 
+def test_the_edited_configuration_is_not_told_to_be_the_one_in_use(tmp_path: Path) -> None:
+    code, out, err = on(tmp_path, registered(), settings(), forbidden="drawbridge-config-in-use")
+    assert code == 1
+    assert "resourceClaimTemplateName" in out
+    edited = "ConfigMap drawbridge-system/drawbridge-config is used, which may differ from what is"
+    assert err.count(edited) == 1
+    assert f"[{MISSING}]" not in err
+
+
 def test_a_missing_configuration_is_a_warning(tmp_path: Path) -> None:
     code, _, err = on(tmp_path, registered())
     assert code == 0
