@@ -1,10 +1,11 @@
 """What the checks of `drawbridge doctor` are given: what was read, and what follows from it."""
 
 from collections.abc import Callable, Iterator
+from typing import Final
 
 import msgspec
 
-from cli.diagnosis.state import ClusterState
+from cli.diagnosis.state import ClusterState, Right
 from cli.diagnosis.unread import NotReadError, Unread
 from cli.input.cluster_objects import ClusterObjects, sort_documents
 from cli.input.facts_objects import facts_input
@@ -18,6 +19,7 @@ from drawbridge.finding import Finding
 
 # What is right, what is wrong, or what could not be read.
 Result = str | Finding | Unread
+_LIST_NAMESPACES: Final = Right("list", "", "namespaces")
 
 
 class CheckedState(msgspec.Struct, frozen=True):
@@ -29,6 +31,12 @@ class CheckedState(msgspec.Struct, frozen=True):
     gates: Gates
     objects: ClusterObjects
     gathered: GatheredFacts
+
+    @property
+    def lists_namespaces(self) -> bool:
+        """Whether the caller may; else only the own namespace was read."""
+        missing = self.state.missing_rights.values()
+        return not any(_LIST_NAMESPACES in each for each in missing)
 
     def unread(self, *kinds: str) -> list[Unread]:
         """Return the kinds of published objects that could not be read."""

@@ -8,7 +8,7 @@ import msgspec
 
 from cli.diagnosis import codes
 from cli.diagnosis.checked_state import CheckedState, Result
-from cli.diagnosis.state import KUEUE, KUEUE_CONFIG_MAP, Right
+from cli.diagnosis.state import KUEUE, KUEUE_CONFIG_MAP
 from cli.diagnosis.unread import Unread, need
 from controller.dual_nodes import describe_held_node, describe_outlived_plugin
 from controller.node_plugins import DriversByName
@@ -57,8 +57,6 @@ from drawbridge.translate.changes.queues import (
 from drawbridge.translate.context import make_context
 
 _MOST_FINDINGS: Final = 20
-# Without it, only the namespace of the caller was read.
-_LIST_NAMESPACES: Final = Right("list", "", "namespaces")
 
 
 # --- API server ----------------------------------------------------------------------------------
@@ -233,7 +231,7 @@ def _check_names_of_quotas(checked: CheckedState) -> Iterator[Result]:
     namespaces = checked.state.namespaces
     if named and isinstance(namespaces, Unread):
         yield namespaces
-    elif named and any(_LIST_NAMESPACES in each for each in checked.state.missing_rights.values()):
+    elif named and not checked.lists_namespaces:
         yield Unread("you may not list namespaces", is_forbidden=True)
     elif not isinstance(namespaces, Unread):
         for path, name in named.items():

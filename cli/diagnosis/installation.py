@@ -159,6 +159,7 @@ def check_scope(checked: CheckedState) -> Iterator[Result]:
         yield from scopes[name].findings
     numbers = {mode: sum(each.mode is mode for each in scopes.values()) for mode in Mode}
     total = count_noun(len(scopes), "namespace")
+    total += "" if checked.lists_namespaces else " that you may read"
     if not numbers[Mode.ENFORCE] + numbers[Mode.REPORT]:
         yield codes.NOTHING_IN_SCOPE.at("", f"0 of {total} are opted in")
         return

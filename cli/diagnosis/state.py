@@ -105,8 +105,9 @@ _DEPLOYMENTS: Final = (
 )
 PURPOSES: Final = (
     Purpose(
-        "read the cluster with facts, check and translate --context",
-        "ClusterRole drawbridge-reader",
+        "read devices of the cluster with config facts, simulate, audit, check and translate",
+        "ClusterRole drawbridge-reader; to translate and check manifests of your namespace as"
+        " admission does, Role drawbridge-reader is enough",
         (
             Right("list", "", "nodes"),
             Right("list", "", "namespaces"),
