@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from cli.simulation.waiting_pod import WaitingPod
 
 EXIT_CODES = {
-    DONE: "all pods have their node and devices; the node or device exists",
+    DONE: "all pods have their node and devices; the node or device exists, as far as you may read",
     NOTICE: "a pod lacks its node or a device, or a wanted pod does not exist",
     BAD: "the pod, workload, node or device does not exist, or bad input",
 }

@@ -196,6 +196,9 @@ async def _read_live(session: "Session", findings: list[LocatedFinding]) -> list
         more = f" (and {len(unread) - 1} more ConfigMaps)" if len(unread) > 1 else ""
         text = f"{unread[0].finding.message}{more}"
         findings.append(LocatedFinding(codes.PART_UNREADABLE.at("", text)))
+    if unread and not books:
+        text = "no ConfigMap that you may read has a book of usage"
+        raise ClusterReadError(codes.USAGE_MISSING.at("", text))
     return books
 
 
