@@ -19,6 +19,7 @@ from cli.input.facts_objects import list_needed
 from cli.input.files import read_documents
 from cli.input.live_cluster import ClusterReadError
 from cli.input.server_features import ServerFeatures, read_server_features
+from cli.input.spare_facts import find_spare_facts
 from cli.terminal.streams import Streams
 from drawbridge.cluster import resources
 from drawbridge.config.model import Configuration
@@ -146,14 +147,12 @@ def _read_cluster(
 
     async def read(session: "Session") -> _ReadCluster:
         server = await read_server_features(session, options)
-        spare = None if options.cluster else server.published
+        spare = find_spare_facts(server, options)
         values, published = await list_needed(session, spare, findings)
         namespace = options.namespace or session.namespace
         unread = set[str]()
         for kind in _OF_NAMESPACES:
-            listed = await live_cluster.list_readable(
-                session, kind, findings, namespace=namespace
-            )
+            listed = await live_cluster.list_readable(session, kind, findings, namespace=namespace)
             values += listed.values
             unread.update(() if listed.is_whole else (kind.kind,))
         rules = await live_cluster.list_taint_rules(session, findings)

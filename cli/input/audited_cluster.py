@@ -11,6 +11,7 @@ from cli.input import codes, live_cluster
 from cli.input.cluster_objects import ClusterObjects, sort_documents
 from cli.input.facts_objects import facts_input
 from cli.input.files import read_values
+from cli.input.refused_lists import RefusedLists
 from cli.input.server_features import read_server_features
 from cli.input.stuck_objects import find_stuck_in_files, find_stuck_live, list_failures
 from cli.terminal.streams import Streams
@@ -179,14 +180,19 @@ async def _read_live(
     session: "Session", only: str, findings: list[LocatedFinding], report: Report
 ) -> Sequence[Value]:
     values: list[Value] = []
+    refused = RefusedLists()
     for stage, kinds in _READ.items():
         report(f"reading {stage}")
         for kind in kinds:
-            if not (only and kind.is_for_plan):
-                reading = _read_kind(session, kind, only)
-                if not kind.is_required:
-                    reading = live_cluster.read_if_allowed(reading, findings)
-                values += await reading or ()
+            if kind.is_required:
+                reading = refused.read(kind.resource, _read_kind(session, kind, only))
+            elif refused or (only and kind.is_for_plan):
+                continue
+            else:
+                reading = live_cluster.read_if_allowed(_read_kind(session, kind, only), findings)
+            values += await reading or ()
+    if refused:
+        raise live_cluster.ClusterReadError(refused.report())
     return values
 
 

@@ -17,6 +17,33 @@ ASK_TO_SWITCH: Final = (
     "Let a cluster administrator run the command, or ask for the right that the message names: no"
     " role of Drawbridge has those of `off` and `on`, which docs/rbac.md lists."
 )
+# The remedies for lists that are forbidden: the smallest role that has them.
+ASK_FOR_READER: Final = (
+    "Ask for ClusterRole `drawbridge-reader` with a ClusterRoleBinding, or pass files with"
+    " `--cluster` and without `--context`."
+)
+ASK_FOR_VIEW: Final = (
+    "Ask for ClusterRole `view` with a RoleBinding in namespace {namespace}, or pass files with"
+    " `-f`."
+)
+ASK_FOR_FACTS: Final = (
+    "Ask for Role `drawbridge-reader` with a RoleBinding in {where}: the published facts then"
+    " decide. ClusterRole `drawbridge-reader` with a ClusterRoleBinding has the lists."
+)
+ASK_ABOUT_FACTS: Final = (
+    "Let the cluster administrator run `drawbridge doctor`, which says what is wrong with the"
+    " facts. ClusterRole `drawbridge-reader` with a ClusterRoleBinding has the lists."
+)
+ASK_FOR_LISTS: Final = (
+    "Ask for the right to list them, or pass files with `--cluster` and without `--context`."
+)
+ASK_WITHOUT_GATES: Final = (
+    "Leave these options out. ClusterRole `drawbridge-reader` with a ClusterRoleBinding has the"
+    " lists."
+)
+ASK_FOR_RIGHT: Final = (
+    "Ask for the right that the message names: docs/rbac.md says which role each command needs."
+)
 POD_UNKNOWN = CODES.define("PodUnknown")
 CLAIM_NOT_ADJUSTABLE = CODES.define("ClaimNotAdjustable")
 DEVICE_NOT_FOUND = CODES.define("DeviceNotFound")

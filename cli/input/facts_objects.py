@@ -3,12 +3,13 @@
 import argparse
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from msgspec.structs import replace
-
-from cli.input import live_cluster
+from cli.input import codes, live_cluster
 from cli.input.cluster_objects import ClusterObjects, sort_documents
 from cli.input.files import read_documents
+from cli.input.live_cluster import ClusterReadError
+from cli.input.refused_lists import RefusedLists
 from cli.input.server_features import ServerFeatures, read_server_features
+from cli.input.spare_facts import SpareFacts, find_spare_facts
 from cli.terminal.streams import Streams
 from drawbridge.cluster import resources
 from drawbridge.documents.document import LocatedFinding
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 _NEEDED: Final = (resources.NODES, resources.CLASSES, resources.SLICES)
 _OF_NAMESPACES: Final = (resources.NAMESPACES, resources.LOCAL_QUEUES)
-_INSTEAD: Final = "the published facts decide, and claims are compared with no devices"
 
 
 class FactsObjects(NamedTuple):
@@ -50,7 +50,7 @@ def read_objects(
 
     async def read(session: "Session") -> FactsObjects:
         server = await read_server_features(session, options)
-        spare = server.published if translates and not options.cluster else None
+        spare = find_spare_facts(server, options) if translates else SpareFacts()
         unread: list[LocatedFinding] = []
         values, published = await list_needed(session, spare, unread)
         namespace = (translates and options.namespace) or session.namespace
@@ -66,24 +66,23 @@ def read_objects(
 
 
 async def list_needed(
-    session: "Session", published: "Facts | None", findings: list[LocatedFinding]
+    session: "Session", spare: SpareFacts, findings: list[LocatedFinding]
 ) -> tuple[list[dict[str, "Value"]], "Facts | None"]:
     """List what facts are computed from; where a part may not be read, return published ones.
 
     Without these, all has to be readable.
     """
     values: list[dict[str, Value]] = []
-    unread: list[LocatedFinding] = []
+    refused = RefusedLists()
     for kind in _NEEDED:
-        listing = live_cluster.list_objects(session, kind)
-        if published is not None:
-            values += await live_cluster.read_if_allowed(listing, unread) or ()
-        else:
-            values += await listing
-    for finding in (each.finding for each in unread):
-        message = f"{finding.message}; {_INSTEAD}"
-        findings.append(LocatedFinding(replace(finding, message=message)))
-    return ([], published) if unread else (values, None)
+        values += await refused.read(kind, live_cluster.list_objects(session, kind)) or ()
+    if not refused:
+        return values, None
+    if spare.facts is None:
+        raise ClusterReadError(refused.report(spare.reason, spare.remedy))
+    message = f"{refused.describe()}; {spare.reason}"
+    findings.append(LocatedFinding(codes.PART_UNREADABLE.at("", message)))
+    return [], spare.facts
 
 
 def facts_input(files: ClusterObjects) -> FactsInput:

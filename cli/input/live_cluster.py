@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 import msgspec
 
 from cli.input import codes
+from cli.input.refused_lists import RefusedLists
 from cli.terminal.command_error import CommandError
 from drawbridge.api_error import ApiError
 from drawbridge.documents.document import Document, LocatedFinding, Source
@@ -29,6 +30,7 @@ T = TypeVar("T")
 SOURCE: Final = "<cluster>"
 PAGE_SIZE: Final = 500
 _LIST_ATTEMPTS: Final = 4
+_FORBIDDEN: Final = 403
 _NAMESPACE: Final = "Namespace"
 
 
@@ -77,7 +79,9 @@ async def _run_with_session(
     except AccessError as error:
         raise ClusterReadError(codes.CLUSTER_UNREADABLE.at("", f"{error}")) from None
     except ApiError as error:
-        raise ClusterReadError(codes.CLUSTER_UNREADABLE.at("", error.describe())) from None
+        remedy = codes.ASK_FOR_RIGHT if error.code == _FORBIDDEN else None
+        unreadable = codes.CLUSTER_UNREADABLE.at("", error.describe(), remedy=remedy)
+        raise ClusterReadError(unreadable) from None
 
 
 async def read_object(
@@ -123,8 +127,17 @@ async def list_kinds(
     findings: list[LocatedFinding],
     namespace: str = "",
 ) -> list[dict[str, Value]]:
-    """List all objects of these kinds; add a finding for an optional one that is forbidden."""
-    values = [each for kind in needed for each in await list_objects(session, kind, namespace)]
+    """List all objects of these kinds; add a finding for an optional one that is forbidden.
+
+    Raises ClusterReadError that names all of the others that are.
+    """
+    values: list[dict[str, Value]] = []
+    refused = RefusedLists()
+    for kind in needed:
+        values += await refused.read(kind, list_objects(session, kind, namespace)) or ()
+    if refused:
+        own = codes.ASK_FOR_VIEW.format(namespace=namespace)
+        raise ClusterReadError(refused.report(remedy=own if namespace else codes.ASK_FOR_READER))
     for kind in optional:
         listing = list_if_served(session, kind, namespace)
         values += await read_if_allowed(listing, findings) or ()
@@ -208,7 +221,7 @@ async def read_if_allowed(reading: Awaitable[T], findings: list[LocatedFinding])
     try:
         return await reading
     except ApiError as error:
-        if error.code != 403:
+        if error.code != _FORBIDDEN:
             raise
         unread = LocatedFinding(codes.PART_UNREADABLE.at("", error.describe()))
         findings += [] if unread in findings else [unread]

@@ -24,12 +24,17 @@ if TYPE_CHECKING:
 class ServerFeatures(NamedTuple):
     """The version of an API server, and the facts that the controller published, if one may read.
 
-    `findings` tell why there are none: whoever prints translations adds them.
+    `findings` tell why there are none: whoever prints translations adds them. The `reason` is the
+    same without what follows from it.
     """
 
     version: str = ""
     published: "Facts | None" = None
     findings: tuple[LocatedFinding, ...] = ()
+    reason: str = ""
+    is_forbidden: bool = False  # whether the person may not read the published facts
+    is_installed: bool = False  # as far as the person may read
+    namespace: str = ""  # of the installation, where that is known
 
     @property
     def keeps(self) -> tuple[str, ...] | None:
@@ -45,21 +50,34 @@ async def read_server_features(session: "Session", options: argparse.Namespace) 
     registered = await installed_namespace.find_registered(session)
     namespace = NAMESPACE if registered is None else registered
     read = await _read_published(session, namespace) if namespace else None
-    if read is not None and not isinstance(read, str):
-        return ServerFeatures(version, read)
+    if read is not None and not isinstance(read, _Unusable):
+        return ServerFeatures(version, read, is_installed=True, namespace=namespace)
     missing = f"{_name_source(namespace)} not found" if namespace else "nothing is installed"
-    message = f"{read or missing}; taking the default feature gates of Kubernetes {version}"
+    reason = missing if read is None else read.reason
+    message = f"{reason}; taking the default feature gates of Kubernetes {version}"
     finding = codes.FEATURES_ASSUMED.at("", message)
     if read is None and not registered:
         finding = replace(finding, severity=Severity.INFO)
-    return ServerFeatures(version, findings=(LocatedFinding(finding),))
+    return ServerFeatures(
+        version,
+        findings=(LocatedFinding(finding),),
+        reason=reason,
+        is_forbidden=read is not None and read.is_forbidden,
+        is_installed=read is not None or bool(registered),
+        namespace=registered or "",
+    )
 
 
 def _name_source(namespace: str) -> str:
     return f"ConfigMap {namespace}/{FACTS_CONFIG_MAP}"
 
 
-async def _read_published(session: "Session", namespace: str) -> "Facts | str | None":
+class _Unusable(NamedTuple):
+    reason: str
+    is_forbidden: bool = False
+
+
+async def _read_published(session: "Session", namespace: str) -> "Facts | _Unusable | None":
     """Return the published facts, or why they cannot be read; None if there are none."""
     from drawbridge.agreement.published_facts import (  # noqa: PLC0415  # loaded on demand
         FactsConfigMap,
@@ -78,6 +96,6 @@ async def _read_published(session: "Session", namespace: str) -> "Facts | str | 
     except ApiError as error:
         if not error.forbidden:
             raise
-        return error.message
+        return _Unusable(error.message, is_forbidden=True)
     except (PublishedFactsError, msgspec.ValidationError) as error:
-        return f"{_name_source(namespace)}: {error}"
+        return _Unusable(f"{_name_source(namespace)}: {error}")

@@ -214,7 +214,8 @@ def test_without_what_decides_about_pods_nothing_is_told_of_them(
 ) -> None:
     code, out, err = audited(tmp_path, *only, forbidden=f"/{part}")
     assert (code, out) == (2, "")
-    assert f"/{part} is forbidden [ClusterUnreadable]" in err
+    assert f"/{part} is forbidden" in err
+    assert err.count("[ClusterUnreadable]") == 1
 
 
 @pytest.mark.parametrize(

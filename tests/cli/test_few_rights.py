@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -93,7 +93,7 @@ spec:
 
 def role(namespace: str, resources: tuple[str, ...], *names: str) -> dict[str, Any]:
     """A Role that reads these resources, or only those with these names."""
-    groups = ["", "resource.k8s.io", "kueue.x-k8s.io"]
+    groups = ["", "resource.k8s.io", "kueue.x-k8s.io", "admissionregistration.k8s.io"]
     rule: dict[str, Any] = {"apiGroups": groups, "resources": resources, "verbs": ["get", "list"]}
     named = {"resourceNames": names} if names else {}
     return {"kind": "Role", "metadata": {"namespace": namespace}, "rules": [{**rule, **named}]}
@@ -106,17 +106,30 @@ def everywhere(*resources: str) -> dict[str, Any]:
 OWN = role("default", ("namespaces", "pods", "localqueues"))
 FACTS = role(NAMESPACE, ("configmaps",), *CONFIGURATION, "drawbridge-facts")
 WITHOUT_FACTS = role(NAMESPACE, ("configmaps",), *CONFIGURATION)
+WEBHOOK = everywhere("mutatingwebhookconfigurations")
 
 
 def translate(folder: Path, roles: list[dict[str, Any]] | None, *words: str) -> Printed:
     """Translate on a server that publishes the facts about its objects."""
+    return run(folder, roles, "translate", *words)
+
+
+def run(
+    folder: Path,
+    roles: list[dict[str, Any]] | None,
+    *words: str,
+    published: dict[str, Any] | None = None,
+) -> Printed:
+    """Run a command on a server that publishes the facts about its objects, or something else."""
 
     def prepare(api: FakeApi) -> None:
         healthy(api)
-        api.put(publish(folder))
+        if published is not None:
+            api.remove("ConfigMap", "drawbridge-facts", NAMESPACE)
+        api.put(published or publish(folder))
         api.rights = Rights(roles, NAMESPACE) if roles is not None else api.rights
 
-    return on_api(folder, (LABELLED,), "translate", "--context", *words, prepare=prepare)
+    return on_api(folder, (LABELLED,), *words, "--context", prepare=prepare)
 
 
 def publish(folder: Path) -> dict[str, Any]:
@@ -137,8 +150,9 @@ def check(
     *objects: dict[str, Any],
     context: str = "",
     manifests: str = CHECKED,
+    words: tuple[str, ...] = (),
 ) -> tuple[int, set[str], Printed]:
-    """Check manifests in the namespace of a context.
+    """Check manifests in the namespace of a context, or of the words.
 
     Return the exit code and which findings there are about which objects.
     """
@@ -151,8 +165,8 @@ def check(
         api.context = {"namespace": context} if context else {}
         api.rights = Rights(roles, NAMESPACE) if roles is not None else api.rights
 
-    words = ("check", "--context", "-f", str(path), "-o", "json")
-    printed = on_api(folder, objects, *words, prepare=prepare)
+    asked = ("check", "--context", "-f", str(path), "-o", "json", *words)
+    printed = on_api(folder, objects, *asked, prepare=prepare)
     findings = json.loads(printed.out)["findings"] if printed.out else []
     about = {f"{each['object']} {each['code']}".strip() for each in findings}
     return printed.code, about, printed
@@ -182,15 +196,13 @@ def test_each_missing_right_is_named_once(tmp_path: Path) -> None:
     instead = "the published facts decide, and claims are compared with no devices"
     own = "only namespace default is read"
     assert unread(printed) == [
-        f"list /nodes; {instead}",
-        f"list resource.k8s.io/deviceclasses; {instead}",
-        f"list resource.k8s.io/resourceslices; {instead}",
+        f"list /nodes; {LISTS}; {instead}",
         f"list /namespaces; {own}",
         f"list kueue.x-k8s.io/localqueues; {own}",
     ]
     # What may be read in no namespace either is named once, too.
     only_facts = translate(tmp_path, [FACTS], "-f", str(LEGACY / "nvidia.yaml"))
-    assert unread(only_facts)[3:] == ["list /namespaces", "list kueue.x-k8s.io/localqueues"]
+    assert unread(only_facts)[1:] == ["list /namespaces", "list kueue.x-k8s.io/localqueues"]
     assert only_facts.out == printed.out
 
 
@@ -202,26 +214,115 @@ def test_one_missing_list_is_enough_for_the_published_facts(missing: str, tmp_pa
     assert [each.split(";")[0].split("/")[1] for each in unread(printed)][:1] == [missing]
 
 
+LISTS = "nor may you read deviceclasses.resource.k8s.io, resourceslices.resource.k8s.io"
+DAMAGED = config_map("drawbridge-facts", {"current": "sha256:00"})
+
+
+class Refused(NamedTuple):
+    """What is published, the options, and what is told of it."""
+
+    reason: str
+    remedy: str
+    roles: tuple[dict[str, Any], ...] = (OWN, FACTS)
+    words: tuple[str, ...] = ()
+    published: dict[str, Any] | None = None
+
+
 @every_row(
-    ("roles", "words"),
+    "row",
     [
-        ([OWN, WITHOUT_FACTS], []),
-        ([OWN], []),
-        # Objects of files are not in the published facts.
-        ([OWN, FACTS], ["--cluster", "DUMP"]),
+        Refused(
+            'no published facts instead: User "jane" cannot get /configmaps drawbridge-facts',
+            "Ask for Role `drawbridge-reader` with a RoleBinding in the namespace of Drawbridge",
+            roles=(OWN, WITHOUT_FACTS),
+        ),
+        Refused(
+            'no published facts instead: User "jane" cannot get /configmaps drawbridge-facts',
+            "Ask for Role `drawbridge-reader` with a RoleBinding in namespace drawbridge-system",
+            roles=(OWN, WITHOUT_FACTS, WEBHOOK),
+        ),
+        Refused("cannot get /configmaps drawbridge-facts", "Ask for Role", roles=(OWN,)),
+        Refused(
+            "drawbridge-system/drawbridge-facts: data.current refers to data.facts-00.json, which",
+            "Let the cluster administrator run `drawbridge doctor`",
+            published=DAMAGED,
+        ),
+        Refused(
+            "ConfigMap drawbridge-system/drawbridge-facts not found",
+            "Let the cluster administrator run `drawbridge doctor`",
+            roles=(OWN, FACTS, WEBHOOK),
+            published=config_map("other", {}),
+        ),
+        Refused(
+            "the published facts do not have the objects of --cluster",
+            "Ask for ClusterRole `drawbridge-reader` with a ClusterRoleBinding",
+            words=("--cluster", "DUMP"),
+        ),
         # The fields that these drop are not those of the published facts.
-        ([OWN, FACTS], ["--kubernetes-version", "1.35"]),
+        Refused(
+            "the published facts are not those of --kubernetes-version or --feature-gates",
+            "Leave these options out.",
+            words=("--kubernetes-version", "1.35"),
+        ),
     ],
 )
-def test_without_the_facts_no_manifest_is_printed(
-    roles: list[dict[str, Any]], words: list[str], tmp_path: Path
-) -> None:
+def test_without_the_facts_no_manifest_is_printed(row: Refused, tmp_path: Path) -> None:
     dump = tmp_path / "dump.yaml"
     dump.write_text(write_yaml(OBJECTS), "utf-8")
-    words = [str(dump) if each == "DUMP" else each for each in words]
-    printed = translate(tmp_path, roles, "-f", str(LEGACY / "nvidia.yaml"), *words)
+    words = [str(dump) if each == "DUMP" else each for each in row.words]
+    given = ("-f", str(LEGACY / "nvidia.yaml"))
+    for name in ("translate", "check"):
+        asked = (name, *given, *words, "-o", "json")
+        printed = run(tmp_path, [*row.roles], *asked, published=row.published)
+        (told,) = (
+            each
+            for each in json.loads(printed.out)["findings"]
+            if each["code"] == "ClusterUnreadable"
+        )
+        assert printed.code == 2
+        assert told["message"].startswith(f'User "jane" cannot list /nodes; {LISTS}; '), told
+        assert row.reason in told["message"]
+        assert told["remedy"].startswith(row.remedy), told
+
+
+@every_row(
+    ("words", "read"),
+    [
+        (("simulate", "-f", "FILE"), f"{LISTS}, resourceclaims.resource.k8s.io, TEMPLATES"),
+        (("simulate", "-f", "FILE", "--preempt"), "TEMPLATES, priorityclasses.scheduling.k8s.io"),
+        (("audit",), f"{LISTS}, namespaces, pods"),
+        (("config", "facts"), LISTS),
+    ],
+)
+def test_what_needs_the_cluster_names_all_lists_at_once(
+    words: tuple[str, ...], read: str, tmp_path: Path
+) -> None:
+    given = (str(LEGACY / "nvidia.yaml") if each == "FILE" else each for each in words)
+    printed = run(tmp_path, [FACTS], *given)
     assert (printed.code, printed.out) == (2, "")
-    assert 'User "jane" cannot list /nodes [ClusterUnreadable]' in printed.err
+    (told,) = (each for each in printed.err.splitlines() if each.startswith("error: "))
+    assert told.startswith('error: User "jane" cannot list /nodes; ')
+    assert read.replace("TEMPLATES", "resourceclaimtemplates.resource.k8s.io") in told
+    assert "Ask for ClusterRole `drawbridge-reader` with a ClusterRoleBinding" in printed.err
+
+
+def test_workloads_that_may_not_be_listed_need_the_role_of_the_namespace(tmp_path: Path) -> None:
+    printed = run(tmp_path, [FACTS], "translate", "-n", "team")
+    (told,) = (each for each in printed.err.splitlines() if each.startswith("error: "))
+    assert "nor may you read" in told
+    assert "Ask for ClusterRole `view` with a RoleBinding in namespace team" in printed.err
+
+
+@every_row("name", ["translate", "check"])
+def test_the_published_facts_are_not_those_of_another_configuration(
+    name: str, tmp_path: Path
+) -> None:
+    (tmp_path / "config.yaml").write_text(ALLOWED, "utf-8")
+    words = (name, "-f", str(LEGACY / "nvidia.yaml"))
+    own = "computed with the installed configuration, and not with that of --config"
+    printed = run(tmp_path, [OWN, FACTS], *words, "--config", f"{tmp_path}/config.yaml")
+    assert (printed.out + printed.err).count(own) == 1
+    assert own not in "".join(run(tmp_path, [OWN, FACTS], *words)[1:])
 
 
 @pytest.mark.parametrize("label", ["true", "false"])
@@ -293,8 +394,12 @@ def test_a_template_that_may_not_be_listed_is_not_missing(tmp_path: Path) -> Non
     assert "Pod/templated ClaimNotFound" in about
 
 
-def test_check_judges_manifests_that_name_no_namespace_in_that_of_the_kubeconfig(
-    tmp_path: Path,
+@every_row(
+    ("context", "words"),
+    [("watchers", ()), ("", ("-n", "watchers")), ("team", ("-n", "watchers"))],
+)
+def test_check_judges_manifests_that_name_no_namespace_in_that_of_the_caller(
+    context: str, words: tuple[str, ...], tmp_path: Path
 ) -> None:
     template = {
         "apiVersion": "resource.k8s.io/v1",
@@ -308,12 +413,12 @@ def test_check_judges_manifests_that_name_no_namespace_in_that_of_the_kubeconfig
         "ResourceClaim/watchers/other ClassNotFound",
         "ResourceClaim/watchers/many TooManyDevices",
     }
-    assert check(tmp_path, None, context="watchers")[1] == {told, *others}
-    assert check(tmp_path, None, template, context="watchers")[1] == others
+    assert check(tmp_path, None, context=context, words=words)[1] == {told, *others}
+    assert check(tmp_path, None, template, context=context, words=words)[1] == others
     # Reads it there, where one may not list in all namespaces.
     own = role("watchers", ("resourceclaims", "resourceclaimtemplates"))
     rest = everywhere(*LISTED)
-    _, about, printed = check(tmp_path, [own, FACTS, rest], template, context="watchers")
+    _, about, printed = check(tmp_path, [own, FACTS, rest], template, context=context, words=words)
     assert {*others} <= about
     assert printed.out.count("only namespace watchers is read") == 2
 
