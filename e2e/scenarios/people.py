@@ -1,5 +1,7 @@
 """Scenarios: people with the roles of the installation, and nothing else, use the commands."""
 
+import json
+
 from e2e.installed.installation import NAMESPACE, Installation, installed
 from e2e.installed.kubectl import CommandResult, run
 from e2e.installed.launch import COMMANDS
@@ -96,3 +98,88 @@ def a_reader_gets_the_facts_of_the_cluster_and_writes_nothing(stage: Stage) -> N
         assert not reader.can("get", "secrets", f"--namespace={NAMESPACE}")
     finally:
         reader.unbind("drawbridge-reader")
+
+
+@scenario("full", rig="installed", needs=NEEDS)
+def a_developer_learns_which_role_is_enough_and_translates_with_it(stage: Stage) -> None:
+    """`edit` and the Role suffice for translate, check and apply; the cluster stays unread."""
+    cluster, _, body = prepare_pod(stage)
+    developer = Person(stage, cluster, "developer")
+    developer.bind("ClusterRole", "edit", stage.namespace)
+    inside = ("-n", stage.namespace)
+    stage.wait("the right", lambda: developer.can("create", "resourceclaims", *inside))
+    path = cluster.folder / "developer.json"
+    path.write_text(json.dumps(body), encoding="utf-8")
+    manifest, live = ("-f", str(path)), ("--context", "-o", "json")
+    for command in ("translate", "check"):
+        done = developer.drawbridge(command, *manifest, *inside, *live)
+        told = unreadable(done)
+        assert "deviceclasses.resource.k8s.io, resourceslices.resource.k8s.io" in told[0], done
+        assert 'no published facts instead: configmaps "drawbridge-facts" is forb' in told[0], done
+        assert told[1].startswith("Ask for Role `drawbridge-reader` with a RoleBinding"), done
+    done = developer.drawbridge("simulate", *manifest, *live)
+    assert "resourceslices.resource.k8s.io, resourceclaims.resource.k8s.io" in unreadable(done)[0]
+    for words in (("simulate", *manifest, "--context"), ("audit",), ("config", "facts")):
+        done = developer.drawbridge(*words, "--context")
+        assert done.err.count("error: ") == 1, done
+        assert "Ask for ClusterRole `drawbridge-reader` with a ClusterRoleBinding" in done.err, done
+    developer.bind("Role", "drawbridge-reader", NAMESPACE)
+    facts = ("get", "configmaps/drawbridge-facts", f"--namespace={NAMESPACE}")
+    stage.wait("the right to the facts", lambda: developer.can(*facts))
+    done = developer.drawbridge("check", *manifest, *inside, "--context").check()
+    assert "the published facts decide" in done.out, done
+    translated = developer.drawbridge("translate", *manifest, *inside, "--context").check()
+    assert "the published facts decide" in translated.err, translated
+    path.write_text(translated.out, encoding="utf-8")
+    developer.kubectl("apply", *manifest, *inside).check()
+    stage.wait_running("train")
+    claim = claim_of(stage, "train")[1]
+    assert claim in developer.drawbridge("explain", "train", *inside).check().out
+    label = ("namespace", stage.namespace, "drawbridge.dev/translate=report", "--overwrite")
+    for verb in ("label", "annotate"):
+        assert "cannot patch resource" in developer.kubectl(verb, *label).err, verb
+    assert developer.can("patch", "resourceclaims", *inside)
+    assert not developer.can("patch", "resourceclaims", "--subresource=status", *inside)
+    for what in ("resourcequotas", "limitranges"):
+        assert not developer.can("patch", what, *inside), what
+
+
+@scenario("full", rig="installed", needs=NEEDS)
+def each_role_of_an_engineer_gives_what_it_says(stage: Stage) -> None:
+    """`drawbridge-view` shows the pods of all; `drawbridge-admin` configures and shows none."""
+    cluster, _, body = prepare_pod(stage)
+    cluster.kubectl.inside(stage.namespace).apply(body).check()
+    stage.wait_running("train")
+    viewer, admin = (Person(stage, cluster, name) for name in ("engineer", "configurer"))
+    viewer.bind("ClusterRole", "drawbridge-view")
+    admin.bind("ClusterRole", "drawbridge-admin")
+    admin.bind("Role", "drawbridge-admin", NAMESPACE)
+    inside = ("-n", stage.namespace)
+    try:
+        stage.wait("the right", lambda: viewer.can("get", "pods", *inside))
+        done = viewer.drawbridge("explain", "train", *inside).check()
+        assert claim_of(stage, "train")[1] in done.out, done
+        done = viewer.drawbridge("usage")
+        assert (done.code, "no ConfigMap that you may read" in done.err) == (2, True), done
+        stage.wait("the other right", lambda: admin.can("list", "nodes"))
+        done = admin.drawbridge("translate", *inside, "--context")
+        assert "Ask for ClusterRole `view` with a RoleBinding" in done.err, done
+        done = admin.drawbridge("simulate", "--context", "-o", "json", "--claims", "any")
+        listed = "resourceslices.resource.k8s.io, resourceclaims.resource.k8s.io"
+        assert unreadable(done)[0].endswith(f"; nor may you read {listed}"), done
+        own = "drawbridge.dev/translate=enforce"
+        admin.kubectl("label", "namespace", stage.namespace, own, "--overwrite").check()
+        edited = ("configmaps/drawbridge-config", f"--namespace={NAMESPACE}")
+        assert admin.can("patch", *edited)
+        assert not viewer.can("patch", *edited)
+    finally:
+        viewer.unbind("drawbridge-view")
+        admin.unbind("drawbridge-admin")
+
+
+def unreadable(done: CommandResult) -> tuple[str, str]:
+    """Return the message and the remedy of the only error, in JSON output."""
+    assert done.code == 2, done
+    findings = json.loads(done.out)["findings"]
+    (error,) = (each for each in findings if each["severity"] == "error")
+    return error["message"], error["remedy"]
