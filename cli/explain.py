@@ -115,7 +115,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     if node := parse_node(options.pod):
         return _explain_node(node, configuration, findings, options, streams)
     try:
-        objects, webhook = read_subject(options, streams, findings)
+        objects, webhook, unread = read_subject(options, streams, findings)
     except ClusterReadError as error:
         findings.append(error.located)
         return output.print_unreadable(findings, options, streams)
@@ -129,6 +129,8 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     if not any(each.code == NOT_TRANSLATED.name for pod in pods for each in pod.findings):
         # No answer depends on it, so nobody needs to know what the caller may not read.
         findings = [each for each in findings if not _is_not_read(each)]
+    else:
+        findings += unread
     existing = objects.pods if isinstance(objects, WorkloadObjects) else (objects.pod,)
     values = {_full_name(each): each for each in existing}
     answers = {each.pod: Told() for each in pods}

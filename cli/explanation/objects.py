@@ -21,7 +21,7 @@ from drawbridge.cluster.resources import Resource
 from drawbridge.documents.document import Document, LocatedFinding
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
-from drawbridge.names import NAMESPACE, SCHEDULER_LEASE
+from drawbridge.names import NAMESPACE, SCHEDULER_LEASE, WEBHOOK_CONFIGURATION
 from drawbridge.pod_groups import (
     COSCHEDULING_API,
     COSCHEDULING_LABEL,
@@ -52,13 +52,24 @@ Subject = PodObjects | WorkloadObjects
 
 
 class SubjectRead(NamedTuple):
-    """The objects that were read, and the webhook for pods, None if it is unknown."""
+    """The objects that were read, and the webhook for pods, None if it is unknown.
+
+    `unread` says so where a right is missing.
+    """
 
     objects: Subject
     webhook: PodWebhook | None
+    unread: tuple[LocatedFinding, ...] = ()
 
 
 _DEFAULT = "default"
+_WEBHOOK_UNREAD = codes.PART_UNREADABLE.at(
+    "",
+    f"you may not get MutatingWebhookConfiguration {WEBHOOK_CONFIGURATION}: whether Drawbridge is"
+    " switched off, or its selectors leave out the pod, is not known",
+    remedy="Ask for the right to get it in the whole cluster, which ClusterRole"
+    " `drawbridge-reader` has, or ask a cluster administrator.",
+)
 # The objects of groups by the form in which a pod names its group: API, plural and kind.
 _GROUP_KINDS = ("PodGroup", "Workload")
 _GROUP_OBJECTS = {
@@ -95,11 +106,13 @@ def read_subject(
         full_name = named._replace(namespace=named.namespace or session.namespace)
         registration = await installed_namespace.find_registration(session)
         webhook = None if registration is None else read_pod_webhook(registration)
+        unread = (LocatedFinding(_WEBHOOK_UNREAD),) if registration is None else ()
         if full_name.workload is not None:
             workload = await _read_workload(session, full_name, full_name.workload, findings)
-            return SubjectRead(workload, webhook)
+            return SubjectRead(workload, webhook, unread)
         installed_in = installed_namespace.of_registration(registration)
-        return SubjectRead(await _read_pod(session, full_name, installed_in, findings), webhook)
+        pod = await _read_pod(session, full_name, installed_in, findings)
+        return SubjectRead(pod, webhook, unread)
 
     return live_cluster.run_with_session(options, read)
 
