@@ -24,13 +24,14 @@ from cli.translation.edited_manifests import EditResult
 from cli.translation.input import TranslationInput, read_translation_input
 from cli.translation.live_workloads import drop_managers_of_unchanged, read_live_workloads
 from cli.translation.unchecked_kinds import report_unchecked_kinds
-from drawbridge.config.model import Configuration
+from drawbridge.config.model import Legacy
 from drawbridge.documents.document import Document, LocatedFinding, Source
 from drawbridge.documents.splice import FormerLines
 from drawbridge.documents.values import Value
 from drawbridge.dra.gates import NEWEST, Gates
 from drawbridge.translate.changes.patch import Original
 from drawbridge.translate.context import TranslationContext
+from drawbridge.translate.legacy.pod_view import view_pod
 from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.manifests.objects import (
     TranslatedObject,
@@ -131,8 +132,13 @@ def _read_sources(
 
 
 def _asks_devices(value: dict[str, Value]) -> bool:
-    places = (place for place in find_places(value) if not place.is_pod)
-    return any(read_pod(place.pod, Configuration()).source_fields for place in places)
+    pods = [place.pod for place in find_places(value) if not place.is_pod]
+    # The configuration is not read yet: it can give any resource the meaning of another one.
+    return any(read_pod(pod).source_fields or _has_device_resources(pod) for pod in pods)
+
+
+def _has_device_resources(pod: Value) -> bool:
+    return any(each.resources for each in view_pod(pod, Legacy()).containers)
 
 
 def _translate_document(document: Document, context: TranslationContext) -> TranslatedObject:

@@ -8,6 +8,12 @@ import yaml
 from tests.cli.running import Printed, command, on_api
 from tests.cli.test_live_cluster import OBJECTS
 
+RENAMED = """\
+apiVersion: drawbridge.dev/v1alpha1
+kind: Configuration
+legacy: {renames: {example.com/mig-1g.10gb: nvidia.com/mig-1g.10gb}}
+"""
+
 
 def workload(kind: str, name: str, limits: dict[str, int]) -> dict[str, Any]:
     template = {"spec": {"containers": [{"name": "main", "resources": {"limits": limits}}]}}
@@ -74,6 +80,16 @@ def test_workloads_of_all_kinds_are_read_as_far_as_the_cluster_has_them(tmp_path
     code, out, _ = on_api(tmp_path, cluster, "translate", "--context", "-n", "ml")
     kinds = [each["kind"] for each in yaml.safe_load_all(out)]
     assert (code, kinds[:2]) == (0, ["ReplicationController", "JobSet"])
+
+
+def test_names_that_only_the_configuration_reads_are_read(tmp_path: Path) -> None:
+    (config := tmp_path / "configuration.yaml").write_text(RENAMED)
+    cluster = (*OBJECTS, workload("Deployment", "renamed", {"example.com/mig-1g.10gb": 1}))
+    words = ("translate", "--context", "-n", "ml", "-o", "report")
+    assert (
+        "1 workload: 1 translated" in on_api(tmp_path, cluster, *words, "--config", str(config)).out
+    )
+    assert "1 workload: 1 unchanged" in on_api(tmp_path, cluster, *words).out
 
 
 def test_nothing_to_read_is_wrong_usage() -> None:
