@@ -23,13 +23,15 @@ The plan:
    one kind need the nodes of another one, that one moves to other nodes here.
 3. Leave a node to others if a fuller one has enough left.
 
-The result is exact for up to `EXACT_KINDS` kinds and `MAX_STATES` partial results; beyond, it may
-find fewer members than fit, but never more.
+The result is exact for up to `EXACT_KINDS` kinds or `EXACT_NUMBERS` numbers of members, as six
+single ones have, and `MAX_STATES` partial results; beyond, it may find fewer members than fit, but
+never more.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain, repeat
+from math import prod
 from typing import Final, Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -42,6 +44,8 @@ from drawbridge.solver.memo import OutOfTimeError
 # A kubelet runs some hundred pods.
 MAX_MEMBERS_ON_NODE: Final = 128
 EXACT_KINDS: Final = 3
+# Of more kinds, all numbers are asked about if these are few, as those of six single members.
+EXACT_NUMBERS: Final = 64
 MAX_STATES: Final = 256
 _BATCH: Final = 64
 # So many numbers of members are compared in one step.
@@ -251,7 +255,7 @@ def _usable_kinds(nodes: Iterable[str], kinds: Sequence[MemberKind]) -> Mapping[
 def _questions_about(some: Sequence[int], kinds: Sequence[MemberKind]) -> _Questions:
     limits = tuple(min(kind.count, MAX_MEMBERS_ON_NODE) for kind in kinds)
     none = (0,) * len(kinds)
-    if len(some) <= EXACT_KINDS:
+    if len(some) <= EXACT_KINDS or prod(limits[at] + 1 for at in some) <= EXACT_NUMBERS:
         return _all_largest(limits, some, none)
     return _some_largest(limits, some, none)
 

@@ -252,6 +252,11 @@ def test_many_kinds_are_placed_too() -> None:
     assert placed.placed == 5
 
 
+def test_few_members_of_many_kinds_are_placed_in_all_ways() -> None:
+    placed, _ = place(gang({"a": 8, "b": 8}, (1, 2), (1, 3), (1, 4), (1, 2), (1, 5)))
+    assert placed.placed == 5
+
+
 @pytest.mark.parametrize("others_first", [False, True])
 def test_many_kinds_with_one_node_each_leave_room_for_members_of_any_node(
     *, others_first: bool
