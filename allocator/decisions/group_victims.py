@@ -7,6 +7,8 @@ the victims could stay. What a node gives changes no other node, so that each is
    least important ones first, until enough members fit.
 2. As many of these pods as possible are kept: by budgets, by priority, by the work that their
    eviction loses.
+3. If more important pods are among them, or others than another choice of members needs, it is
+   tried without these.
 
 The search has small steps, and goes on where it was cut. A step asks about one node and the pods
 that are removed there: it costs no more in a large cluster, and is never cut for lack of time. What
@@ -14,6 +16,7 @@ runs can change meanwhile, so that the members are placed at the end, in the sta
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from itertools import chain
 from operator import itemgetter
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
@@ -123,7 +126,34 @@ class GroupVictimSearch:
         return self._placing[1].run(ask, out_of_time)
 
     def _choose(self, pods: _Pods) -> _Steps[ChosenVictims]:
+        """Choose the victims for the first choice of members that fits without some of the pods.
+
+        Then the most important of them are spared, and those that another choice does not need.
+        """
         yield None  # so that a search has begun before its first question
+        chosen = yield from self._choose_first(pods)
+        while chosen.pods:
+            top = max(map(_rank, chain.from_iterable(chosen.pods.values())))
+            less = {name: [pod for pod in some if _rank(pod) < top] for name, some in pods.items()}
+            if not any(less.values()):
+                break
+            choice, other = self.choice, (yield from self._choose_first(less))
+            if other.few is not None:
+                self.choice = choice
+                break
+            chosen = other
+        choice = self.choice
+        for number in range(len(self.choices)):
+            if chosen.pods and number != choice:
+                self.choice = number
+                other = yield from self._choose_in(chosen.pods)
+                if other.few is None and len(other.uids) < len(chosen.uids):
+                    chosen, choice = other, number
+        self.choice = choice
+        return chosen
+
+    def _choose_first(self, pods: _Pods) -> _Steps[ChosenVictims]:
+        """Choose the victims for the first choice of members that fits."""
         most = 0
         for number in range(len(self.choices)):
             self.choice = number
@@ -200,6 +230,11 @@ class GroupVictimSearch:
         self, fitting: Mapping[str, list[Counts]]
     ) -> _Steps[tuple[int, Mapping[str, Counts]]]:
         return (yield from _ask_without({}, add_up(fitting, self.kinds)))
+
+
+def _rank(pod: PotentialVictim) -> tuple[bool, bool, int]:
+    """Return how important it is to keep a pod; one that must be evicted in any case is least."""
+    return not pod.required, pod.violates, pod.priority
 
 
 def _in_steps(nodes: Collection[str], compute: Callable[[str], T]) -> _Steps[dict[str, T]]:
