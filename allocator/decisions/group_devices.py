@@ -122,7 +122,7 @@ class GroupDevices:
         question, needed = own.question, own.needed
         for again in range(MAX_STALE_SEARCHES, -1, -1):
             epoch = self._state.epoch()
-            members = yield from find_members(question.members, self._basis)
+            members = yield from find_members(question.members, needed, self._basis)
             if (problem := members.find_problem(needed, MemberNodes(self._state))) is not None:
                 answer = GroupAnswer(reason=problem)
                 break

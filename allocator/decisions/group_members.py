@@ -1,9 +1,9 @@
 """The members of a group that ask the same or share claims, and what each gets where they fit."""
 
 from collections import Counter
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import chain, islice
+from itertools import accumulate, chain, islice, pairwise
 from typing import Final
 
 import msgspec
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from allocator.decisions.basis import Basis
 from allocator.decisions.group_questions import STAGE, GroupQuestion
+from allocator.decisions.group_searches import run_to_end
 from allocator.decisions.member_nodes import MAX_KINDS, MemberNodes
 from allocator.decisions.node_searches import request_key
 from allocator.decisions.quota import QuotaSelection
@@ -30,8 +31,10 @@ from drawbridge.solver.answers import Solution
 from drawbridge.solver.gangs import GangPlacement, MemberKind
 from drawbridge.solver.reasons import Reason
 
-# Members that share claims are left out in so many ways: as many as there can be kinds of them.
-_MOST_CHOICES: Final = MAX_KINDS
+# Of members that share claims, so few different ones are left out in all ways, at most in so many.
+_FEW_KINDS: Final = 16
+_MOST_CHOICES: Final = 32
+_MOST_WAYS: Final = 1024
 
 
 class AskingMember(msgspec.Struct, frozen=True):
@@ -110,6 +113,16 @@ class MemberSet(msgspec.Struct, frozen=True, dict=True):  # for the cached prope
         left_out = {each.uid for each in spared[len(spared) - count :]}
         return MemberSet(tuple(each for each in self.members if each.uid not in left_out))
 
+    def parts(self) -> list[list[AskingMember]]:
+        """Return the members by what they ask for and what claims they share with others."""
+        users = Counter(uid_of(claim) for each in self.members for claim in each.search.unallocated)
+        alike: dict[tuple[bytes, frozenset[str]], list[AskingMember]] = {}
+        for member in self.members:
+            uids = map(uid_of, member.search.unallocated)
+            shared = frozenset(uid for uid in uids if users[uid] > 1)
+            alike.setdefault((member.key, shared), []).append(member)
+        return [*alike.values()]
+
     def fit(
         self, node: str, allocations: Sequence[Allocation]
     ) -> Iterator[tuple[AskingMember, FittingNode]]:
@@ -148,10 +161,15 @@ class GroupMembers(msgspec.Struct, frozen=True):
 
         What has room in their place follows.
         """
-        yield self
-        for left_out in self._list_left_out(len(self) - needed):
-            if (choice := self.choose_fewest(needed, left_out)) is not self:
+        listed = set[Hashable]()
+        for choice in chain(self._list_parts(needed), self._list_others(needed)):
+            key = (*((sets[0].key, len(sets)) for sets in choice.of_kind), len(choice.alone))
+            if key not in listed:
+                listed.add(key)
                 yield choice
+
+    def _list_others(self, needed: int) -> Iterator["GroupMembers"]:
+        """Yield what has room in the place of others."""
         for members in self.others:
             if len(members) >= needed:
                 joined = members._joined()  # noqa: SLF001  # of this class
@@ -163,18 +181,25 @@ class GroupMembers(msgspec.Struct, frozen=True):
         joined = (each for sets in self.of_kind for each in sets if len(each.members) > 1)
         return Counter(member.key for each in joined for member in each.members)
 
-    def _list_left_out(self, spare: int) -> Iterator[Mapping[bytes, int]]:
-        """Yield how many of which to leave out at first: anyone, most of each, and other numbers.
+    def _list_parts(self, needed: int) -> Iterator["GroupMembers"]:
+        """Yield all members, and others with fewer of those that share claims.
 
-        These are as many as are left out in all, and for each way all nodes are looked at.
+        Those of a set that share no more when others are left out can be on different nodes.
         """
-        joined = sorted(self._joined().items())
-        keys, counts = [key for key, _ in joined], [count for _, count in joined]
-        yield {}
-        if len(keys) > 1:
-            numbers = _share_out(min(spare, sum(counts)), counts)
-            others = (dict(zip(keys, each, strict=True)) for each in numbers if max(each) < spare)
-            yield from islice(chain(({key: spare} for key in keys), others), _MOST_CHOICES)
+        yield self
+        spare, joined = len(self) - needed, sorted(self._joined())
+        if spare <= 0 or not joined:
+            return
+        yield self.choose_fewest(needed, {})
+        if len(joined) > 1:
+            yield from (self.choose_fewest(needed, {key: spare}) for key in joined)
+        shared = [sets for sets in self.of_kind if len(sets[0].members) > 1]
+        single = [sets for sets in self.of_kind if len(sets[0].members) == 1]
+        count = sum(len(each.members) for sets in shared for each in sets)
+        numbers = range(min(count - 1, needed), max(0, needed - len(self) + count) - 1, -1)
+        for chosen in _choose_parts(shared, numbers):
+            left = run_to_end(_join(chosen))
+            yield replace(self, of_kind=_sort_alike((*left, *chain.from_iterable(single))))
 
     def choose_fewest(self, needed: int, left_out: Mapping[bytes, int]) -> "GroupMembers":
         """Return only so many members of sets whose members do not only share claims.
@@ -241,6 +266,32 @@ class MemberPlaces(msgspec.Struct, frozen=True):
                     yield from placed.fit(on_node.node, allocations)
 
 
+def _choose_parts(
+    of_kind: Iterable[Sequence[MemberSet]], numbers: Iterable[int]
+) -> Iterator[list[AskingMember]]:
+    """Yield so many members, of few different ones in all ways, at most in so many."""
+    parts, alike = list[Sequence[AskingMember]](), list[tuple[slice, slice]]()
+    for sets in of_kind:
+        if len(sets[0].members) == 1:
+            parts.append([each.members[0] for each in sets])
+            continue
+        of_sets = [each.parts() for each in islice(sets, _FEW_KINDS)]
+        ends = [*accumulate(map(len, of_sets), initial=len(parts))]
+        alike += pairwise(slice(*each) for each in pairwise(ends))
+        parts += chain.from_iterable(of_sets)
+        if len(sets) > len(of_sets):
+            return
+    if len(parts) > _FEW_KINDS:
+        return
+    counts = [*map(len, parts)]
+    ways = islice(chain.from_iterable(_share_out(each, counts) for each in numbers), _MOST_WAYS)
+    # Of sets that ask the same, the first have most.
+    ordered = (way for way in ways if all(way[a] >= way[b] for a, b in alike))
+    for way in islice(ordered, _MOST_CHOICES):
+        chosen = (part[:count] for part, count in zip(parts, way, strict=True))
+        yield [*chain.from_iterable(chosen)]
+
+
 def _share_out(number: int, most: Sequence[int]) -> Iterator[tuple[int, ...]]:
     """Yield each way to share out a number, of which each place gets at most so many."""
     if not most:
@@ -277,11 +328,14 @@ def find_unread(group: GroupReference, basis: Basis) -> str:
     return basis.around.unread_groups() if is_of_object else ""
 
 
-def find_members(uids: Collection[str], basis: Basis) -> Generator[None, None, GroupMembers]:
+def find_members(
+    uids: Collection[str], needed: int, basis: Basis
+) -> Generator[None, None, GroupMembers]:
     """Find the members that can use their claims, whatever is promised to them.
 
     They have room together in the quotas of their namespace, and in their claims. If all of them
-    together have not, those that ask for each thing come first once. Each member is a step.
+    together have not, those that ask for each thing come first once, and of few different members
+    so many as are needed are selected in all ways. Each member is a step.
     """
     promised, requests = basis.reserved.promised_claims(uids), basis.requests
     asking = list[AskingMember]()
@@ -292,12 +346,18 @@ def find_members(uids: Collection[str], basis: Basis) -> Generator[None, None, G
             asking.append(AskingMember(request, search, request_key(search)))
         yield
     first = yield from _select(asking, uids, basis.state)
+    if not first.exceeds:
+        return first
     others, keys = list[GroupMembers](), {each.key for each in asking}
-    for key in sorted(keys) if first.exceeds and 1 < len(keys) <= MAX_KINDS else ():
+    for key in sorted(keys) if 1 < len(keys) <= MAX_KINDS else ():
         of_key = [each for each in asking if each.key == key]
         behind = [each for each in asking if each.key != key]
         selected = yield from _select((*of_key, *behind), uids, basis.state)
         others.append(replace(selected, foremost=key))
+    sets = yield from _join(asking)
+    alone = [each for each in asking if not each.search.unallocated]
+    for chosen in _choose_parts(_sort_alike(sets), (needed - len(alone),)):
+        others.append((yield from _select((*alone, *chosen), uids, basis.state)))
     return replace(first, others=tuple(others))
 
 

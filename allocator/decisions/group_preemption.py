@@ -86,7 +86,7 @@ class GroupPreemption:
         if message := self._find_problem(question, now):
             return PreemptReply(message=message)
         needed = needed_members(question.group, len(question.members))
-        members = run_to_end(find_members(question.members, self._basis))
+        members = run_to_end(find_members(question.members, needed, self._basis))
         if (problem := members.find_problem(needed, MemberNodes(self._state))) is not None:
             return PreemptReply(message=shorten_message(problem.message))
         # Nobody is evicted for more members than must run, if that is not the only way.

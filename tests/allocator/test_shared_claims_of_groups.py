@@ -429,3 +429,14 @@ def test_what_members_ask_for_together_is_computed_once() -> None:
     members = MemberSet((AskingMember(PodRequest(pod_of_member, ()), search, b"key"),))
     assert members.claims is members.claims
     assert members.key is members.key
+
+
+@pytest.mark.parametrize("large", [0, 1])
+def test_of_many_pairs_those_with_a_place_get_devices(large: int) -> None:
+    pairs = [(f"a{number}", f"b{number}") for number in range(9)]
+    cluster, members = Cluster(**{f"n{number}": 2 for number in range(9)}), [*sum(pairs, ())]
+    shared = {uid: claim(f"of-{pair[0]}") for pair in pairs for uid in pair}
+    own = {uid: claim(f"c-{uid}", 9 if uid == pair[large] else 1) for pair in pairs for uid in pair}
+    assert ask(cluster, *members, shared=shared, own=own, least=9).complete
+    promised = [uid for uid in members if cluster.decisions.reservations.is_promised(uid)]
+    assert promised == [pair[1 - large] for pair in pairs]
