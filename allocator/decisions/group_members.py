@@ -31,10 +31,13 @@ from drawbridge.solver.answers import Solution
 from drawbridge.solver.gangs import GangPlacement, MemberKind
 from drawbridge.solver.reasons import Reason
 
-# Of members that share claims, so few different ones are left out in all ways, at most in so many.
+# Of few members, so few different ones are left out in all ways: in so many at most, of more that
+# are found and that can be the same.
+_MOST_MEMBERS: Final = 512
 _FEW_KINDS: Final = 16
 _MOST_CHOICES: Final = 32
 _MOST_WAYS: Final = 1024
+_SETS_PER_STEP: Final = 64
 
 
 class AskingMember(msgspec.Struct, frozen=True):
@@ -161,8 +164,11 @@ class GroupMembers(msgspec.Struct, frozen=True):
 
         What has room in their place follows.
         """
-        listed = set[Hashable]()
+        listed, is_large = set[Hashable](), len(self) > _MOST_MEMBERS
         for choice in chain(self._list_parts(needed), self._list_others(needed)):
+            if is_large:
+                yield choice  # to compare them takes long
+                continue
             key = (*((sets[0].key, len(sets)) for sets in choice.of_kind), len(choice.alone))
             if key not in listed:
                 listed.add(key)
@@ -190,9 +196,10 @@ class GroupMembers(msgspec.Struct, frozen=True):
         spare, joined = len(self) - needed, sorted(self._joined())
         if spare <= 0 or not joined:
             return
-        yield self.choose_fewest(needed, {})
-        if len(joined) > 1:
-            yield from (self.choose_fewest(needed, {key: spare}) for key in joined)
+        most_of_one = [{key: spare} for key in joined] if len(joined) > 1 else []
+        for left_out in ({}, *most_of_one):
+            if (choice := self.choose_fewest(needed, left_out)) is not self:
+                yield choice
         shared = [sets for sets in self.of_kind if len(sets[0].members) > 1]
         single = [sets for sets in self.of_kind if len(sets[0].members) == 1]
         count = sum(len(each.members) for sets in shared for each in sets)
@@ -281,9 +288,9 @@ def _choose_parts(
         parts += chain.from_iterable(of_sets)
         if len(sets) > len(of_sets):
             return
-    if len(parts) > _FEW_KINDS:
-        return
     counts = [*map(len, parts)]
+    if len(parts) > _FEW_KINDS or sum(counts) > _MOST_MEMBERS:
+        return
     ways = islice(chain.from_iterable(_share_out(each, counts) for each in numbers), _MOST_WAYS)
     # Of sets that ask the same, the first have most.
     ordered = (way for way in ways if all(way[a] >= way[b] for a, b in alike))
@@ -354,9 +361,9 @@ def find_members(
         behind = [each for each in asking if each.key != key]
         selected = yield from _select((*of_key, *behind), uids, basis.state)
         others.append(replace(selected, foremost=key))
-    sets = yield from _join(asking)
+    every = yield from _group_alike(asking, None)
     alone = [each for each in asking if not each.search.unallocated]
-    for chosen in _choose_parts(_sort_alike(sets), (needed - len(alone),)):
+    for chosen in _choose_parts(every.of_kind, (needed - len(alone),)):
         others.append((yield from _select((*alone, *chosen), uids, basis.state)))
     return replace(first, others=tuple(others))
 
@@ -380,11 +387,13 @@ def _group_alike(
 ) -> Generator[None, None, GroupMembers]:
     alone = tuple(each.uid for each in members if not each.search.unallocated)
     sets = yield from _join(members)
-    for members_of_set in sets:
-        if len(members_of_set.members) > 1:
+    for number, members_of_set in enumerate(sets, 1):
+        is_large = len(members_of_set.members) > 1
+        if is_large:
             _ = members_of_set.claims  # remembered, because it takes long for a large set
             yield
-            _ = members_of_set.key
+        _ = members_of_set.key
+        if is_large or number % _SETS_PER_STEP == 0:
             yield
     return GroupMembers(_sort_alike(sets), alone, exceeds)
 
