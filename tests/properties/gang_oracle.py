@@ -69,9 +69,9 @@ class Oracle:
         )
         return self._has_room(users) and self._fits_on(node, names)
 
-    def _share(self, one: Member, other: Member) -> bool:
+    def _share(self, first: Member, other: Member) -> bool:
         return any(
-            name in other.claims and name not in self._given.allocated for name in one.claims
+            name in other.claims and name not in self._given.allocated for name in first.claims
         )
 
     def _has_room(self, users: Sequence[Member]) -> bool:
