@@ -200,3 +200,14 @@ def test_a_member_that_waited_alone_is_charged_no_more_when_its_group_is_refused
     assert codes(cluster.ask_group("default/g", "m0", "m1")) == ["DeviceQuotaUsedUp"]
     assert used(cluster) == ["0/1"]
     assert cluster.schedule("alone", claim("c-alone")) == "n2"
+
+
+def test_many_members_that_fit_nowhere_take_no_room_in_a_quota_from_others() -> None:
+    cluster = Cluster(quotas=[limit({DEVICES: "300"})], n1=100, n2=100, n3=100)
+    uids = [f"m{number:03}" for number in range(600)]
+    members = [
+        member(cluster, uid, nodeSelector={"name": "absent"} if number < 300 else {})
+        for number, uid in enumerate(uids)
+    ]
+    assert ask(cluster, uids[-1], *members, least=300).fit
+    assert used(cluster) == ["300/300"]

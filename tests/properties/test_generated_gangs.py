@@ -13,13 +13,16 @@ from tests.tables import every_row
 from tests.thorough import drawn
 
 CASES = drawn(480, thorough=20_000)
+# A quota has room for few of the selections, or another choice of members needs fewer victims.
+RARE = (821, 1403, 1861)
+SEEDS = (*range(CASES), *(seed for seed in RARE if seed >= CASES))
 PARTS = 8
 
 
 @every_row("part", range(PARTS))
 def test_a_gang_gets_devices_if_enough_members_fit(part: int) -> None:
     counts: Counter[bool] = Counter()
-    for seed in range(part, CASES, PARTS):
+    for seed in SEEDS[part::PARTS]:
         given = draw_situation(seed)
         asked, fits = AskedGang(given), Oracle(given).is_enough
         reply = asked.ask()
@@ -46,7 +49,7 @@ def importance(pod: Running) -> tuple[bool, int]:
 @every_row("part", range(PARTS))
 def test_a_gang_evicts_no_pod_that_could_stay_and_no_more_important_one(part: int) -> None:
     evictions = 0
-    for seed in range(part, CASES, PARTS):
+    for seed in SEEDS[part::PARTS]:
         given = draw_situation(seed)
         pods, asked = find_evictable(given), AskedGang(given)
         if not asked.ask().group_preemptible:
