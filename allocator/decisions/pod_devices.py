@@ -350,7 +350,7 @@ class PodDecisions:
         """Tell a pod that it waits for devices that are being released, and keep them for it."""
         reason = self.preemption.wait(search, now)
         if reason is None:
-            preemptible = shortlist.complete and not shortlist.exceeding
+            preemptible = shortlist.complete and not shortlist.exceeds_everywhere
             return replace(reply, preemptible=preemptible)
         message = shorten_message(f"{say_with_subject(reason)}; {reply.message}")
         return replace(reply, message=message, reasons=(node_reason(reason), *reply.reasons))

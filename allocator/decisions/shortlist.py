@@ -145,6 +145,11 @@ class Shortlist(msgspec.Struct, kw_only=True):
         return replace(self, **lists)
 
     @property
+    def exceeds_everywhere(self) -> bool:
+        """Whether no node has other devices, which would be in the quotas when pods are gone."""
+        return sum(each.nodes for each in self.exceeding) >= self.candidates > 0
+
+    @property
     def complete(self) -> bool:
         """Whether no other node fits."""
         return self.examined >= self.candidates and not self.excludes_devices

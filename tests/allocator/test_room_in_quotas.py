@@ -15,7 +15,8 @@ from tests.allocator.clusters import (
     gpu_slice,
     pod,
 )
-from tests.allocator.test_quotas import BIG, DEVICES, MEMORY, limit, used
+from tests.allocator.test_quotas import ALL, BIG, DEVICES, MEMORY, limit, used
+from tests.tables import every_row
 
 
 def test_a_pod_over_quota_is_woken_when_another_one_gives_devices_back() -> None:
@@ -223,3 +224,32 @@ def test_equal_pods_that_wait_in_a_quota_search_once_for_what_is_released() -> N
     turn = waiting.wake(2.0)
     assert turn.woken == ("p0",)
     assert not turn.unfinished
+
+
+@every_row(
+    ("devices", "held", "preemptible", "victims"),
+    [
+        # All devices of the second node are one, and its pod can go.
+        (1, 1, True, ("v",)),
+        # They are more than the quota has room for: without the pod, or already.
+        (2, 1, True, ()),
+        (2, 0, False, ()),
+    ],
+)
+def test_a_pod_that_exceeds_its_quota_on_one_node_preempts_on_another_one(
+    devices: int, held: int, *, preemptible: bool, victims: tuple[str, ...]
+) -> None:
+    own = DeviceQuota("q", lambda name, _: name == "default", {}, {DEVICES: Quantity.of(1)})
+    cluster = Cluster(quotas=[own], n1=2, n2=devices)
+    if held:
+        allocation = allocation_on("n2", 0)
+        cluster.add_claim(claim("c-v", allocation=allocation, pods=["v"], namespace="other"))
+        cluster.add(pod("v", "c-v", node="n2", namespace="other"))
+    reply = cluster.prefilter("high", claim("c", requests=ALL), priority=9)
+    assert codes(reply)[0] == "DeviceQuotaUsedUp"
+    assert reply.preemptible is preemptible
+    listed = (PotentialVictim(uid="v", priority=0),)
+    node = PreemptionNode(node="n2", pods=listed, running=("v",))
+    request = PreemptRequest(pod_uid="high", nodes=(node,))
+    if preemptible:
+        assert cluster.decisions.preempt(request, cluster.now).victims == victims
