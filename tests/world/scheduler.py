@@ -399,7 +399,8 @@ class Scheduler:
             self._ask_victims(parts, pod, reply)
 
     def _ask_victims(self, parts: _Parts, pod: JSON, reply: PreFilterReply) -> None:
-        if not reply.fit and (reply.preemptible or reply.group_preemptible):
+        """Ask also if nodes fit that other filters refuse, as the plugin does."""
+        if reply.preemptible or reply.group_preemptible:
             self._preempt(parts, pod)
 
     async def _tell_waiting(self, pod: JSON, message: str) -> None:
