@@ -361,6 +361,7 @@ class Autoscaler:
                     machine.cordon(_EMPTY)
                     await asyncio.sleep(random.uniform(0.5, 3))
                     machine.remove(0)
+                    del empty_since[machine.name]
                 if not machine.is_there and is_needed:
                     self._network.count("node that an autoscaler adds")
                     await asyncio.sleep(random.uniform(1, 5))
