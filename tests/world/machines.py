@@ -116,9 +116,10 @@ class Machine:
         elif self._server.store.find(_NODE, "", self.name) is None:
             self.register()
         else:
-            # A restore can have brought back what had ended.
+            # A restore can have brought back what had ended, also the time before it was ready.
             node = self._server.store.find(_NODE, "", self.name) or {}
-            self._change({"unschedulable": False, "taints": _without(OUT_OF_SERVICE, node)})
+            ended = (OUT_OF_SERVICE, *(() if "start" in self._ends else (NOT_READY,)))
+            self._change({"unschedulable": False, "taints": _without(ended, node)})
             self.show_owner()
             self._show_plugin()
             self.publish()
@@ -282,7 +283,7 @@ class Machine:
     def _remove_taint(self, key: str) -> None:
         node = self._server.store.find(_NODE, "", self.name)
         if node is not None:
-            self._change({"taints": _without(key, node)})
+            self._change({"taints": _without((key,), node)})
 
     def annotate(self, annotations: Mapping[str, str]) -> None:
         """Write annotations of the node."""
@@ -312,7 +313,7 @@ class Machine:
         node = self._server.store.find(_NODE, "", self.name)
         if node is not None:
             lost = {"key": OUT_OF_SERVICE, "effect": "NoExecute"}
-            taints = [*_without(OUT_OF_SERVICE, node), lost]
+            taints = [*_without((OUT_OF_SERVICE,), node), lost]
             self._change({"taints": taints})
 
         def end() -> None:
@@ -339,9 +340,9 @@ class Machine:
             self._server.store.delete(_NODE, node)
 
 
-def _without(key: str, node: JSON) -> list[JSON]:
+def _without(keys: Collection[str], node: JSON) -> list[JSON]:
     taints = node["spec"].get("taints") or ()
-    return [taint for taint in taints if taint["key"] != key]
+    return [taint for taint in taints if taint["key"] not in keys]
 
 
 def draw_seconds(drawn: int, most: int = 20) -> float:

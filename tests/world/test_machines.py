@@ -31,6 +31,22 @@ def test_a_new_node_is_ready_no_sooner_because_the_faults_end() -> None:
     run_virtually(main)
 
 
+def test_a_node_that_a_restore_brings_back_is_ready_when_the_faults_end() -> None:
+    server = Server()
+    machine = Machine("n1", ALL_NODES["n1"], server, Mock(plugin=()))
+
+    async def main() -> None:
+        machine.register()
+        new = server.all("nodes")[0]
+        await asyncio.sleep(READY_SECONDS + 0.1)
+        server.put(new)
+        assert not is_open(server.all("nodes")[0])
+        machine.heal()
+        assert is_open(server.all("nodes")[0])
+
+    run_virtually(main)
+
+
 def test_whoever_schedules_hears_when_a_full_node_takes_pods_again() -> None:
     """It takes some after its time, or when the faults end."""
     full, told = FullNodes(), list[bool]()
