@@ -399,8 +399,8 @@ class Scheduler:
             self._ask_victims(parts, pod, reply)
 
     def _ask_victims(self, parts: _Parts, pod: JSON, reply: PreFilterReply) -> None:
-        """Ask also if nodes fit that other filters refuse, as the plugin does."""
-        if reply.preemptible or reply.group_preemptible:
+        """Ask also if nodes fit that other filters refuse; a member of a gang only for all."""
+        if reply.group_preemptible or (reply.preemptible and not self._gangs.is_member(pod)):
             self._preempt(parts, pod)
 
     async def _tell_waiting(self, pod: JSON, message: str) -> None:

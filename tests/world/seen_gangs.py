@@ -78,6 +78,11 @@ class SeenGangs:
     def _can_be_tried(self, pod: JSON) -> bool:
         return not is_gated(pod) and self._find_claims(pod) is not None
 
+    def is_member(self, pod: JSON) -> bool:
+        """Whether a pod is scheduled as a member of a gang."""
+        group, members = self.find(pod)
+        return group is not None and (len(members) > 1 or group.min_count > 0)
+
     def find(self, pod: JSON) -> tuple[GroupReference | None, tuple[GroupMember, ...]]:
         """Return the gang of a pod, and its members that wait; nothing for a pod alone."""
         gang = gang_of(pod)
