@@ -230,7 +230,8 @@ class Store:
         if metadata.get("finalizers") or grace_seconds:
             if metadata.get("deletionTimestamp"):
                 return value
-            marks: JSON = {"deletionTimestamp": f"{self.now():%Y-%m-%dT%H:%M:%SZ}"}
+            end = self.now() + dt.timedelta(seconds=grace_seconds)
+            marks: JSON = {"deletionTimestamp": f"{end:%Y-%m-%dT%H:%M:%SZ}"}
             if grace_seconds:
                 marks["deletionGracePeriodSeconds"] = grace_seconds
             marked = {**value, "metadata": {**metadata, **marks}}
