@@ -9,7 +9,15 @@ from tests.cluster.fake.kinds import JSON, named
 from tests.world.asked import has_ended
 from tests.world.asks import Ask, asks_of
 from tests.world.fitting import fit_together
-from tests.world.gangs import COSCHEDULING, GROUP, WORKLOAD, Gang, find_least, gang_of
+from tests.world.gangs import (
+    COSCHEDULING,
+    GROUP,
+    WORKLOAD,
+    Gang,
+    find_least,
+    gang_of,
+    is_reserved_for,
+)
 from tests.world.gates import is_gated
 from tests.world.nodes import (
     Device,
@@ -250,9 +258,22 @@ def namespace_of(value: JSON) -> str:
 
 def has_claims(world: "World", pod: JSON) -> bool:
     """Whether nobody has deleted, refused or replaced a claim of a pod, without which it waits."""
-    if pod["metadata"]["uid"] in world.claims.renamed:
+    if _names_another(world, pod):
         return False
     claims = claims_of(world, pod)
     if len(claims) < len(pod["spec"].get("resourceClaims", ())):
         return False
     return all(claim and "deletionTimestamp" not in claim["metadata"] for claim in claims)
+
+
+def _names_another(world: "World", pod: JSON) -> bool:
+    """Whether a pod names another claim, since it was bound, than the one that is reserved for it.
+
+    The answer to the controller that changed the name can be lost.
+    """
+    uid, names = pod["metadata"]["uid"], claim_names(pod)
+    return uid in world.claims.renamed or any(
+        owner["uid"] == uid and is_reserved_for(pod, claim) and name_of(claim) not in names
+        for claim in (world.all("resourceclaims") if "nodeName" in pod["spec"] else ())
+        for owner in claim["metadata"].get("ownerReferences", ())
+    )
