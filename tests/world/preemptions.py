@@ -3,6 +3,7 @@
 Each answer with victims is kept, with what was held when it was asked for, until it is judged.
 """
 
+import datetime as dt
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
@@ -18,12 +19,21 @@ from allocator.scheduler.protocol import (
 from allocator.state.records import Paired, Preemptor, key_of
 from drawbridge.ledger.holdings import Hold as LedgerHold
 from tests.cluster.fake.kinds import JSON
+from tests.world import clock
 from tests.world.budgets import PLURAL, find_violating
 from tests.world.evictions import Evictions
 from tests.world.network import Network
-from tests.world.nodes import Device, Hold, make_hold
+from tests.world.nodes import PODS, Client, Device, Hold, make_hold, path_of
 from tests.world.objects import ALL_NODES, NODES
 from tests.world.watches import Follower, Front
+
+_EVICTED: JSON = {
+    "type": "DisruptionTarget",
+    "status": "True",
+    "reason": "PreemptionByScheduler",
+}
+# The plugin waits no longer for a victim after its grace period.
+_TERMINATION = dt.timedelta(seconds=30)
 
 
 class Held(NamedTuple):
@@ -69,7 +79,7 @@ class Preemptions(Evictions):
 
     def __init__(self, network: Network, who: str, front: Front, delay: int) -> None:
         super().__init__(delay)
-        self._network = network
+        self._network, self._client = network, Client(network, who)
         self._budgets = Follower(network, who, PLURAL, front=front)
         self.answered: list[Answered] = []
 
@@ -90,18 +100,56 @@ class Preemptions(Evictions):
         )
         return PreemptionNode(node=name, pods=pods, running=tuple(priorities))
 
-    def ask(self, parts: _Parts, pod: JSON, nodes: Iterable[PreemptionNode]) -> list[str]:
-        """Return the UIDs of the pods that must go for a pod, and note the answer."""
+    def ask(self, parts: _Parts, pod: JSON, nodes: Iterable[PreemptionNode]) -> PreemptReply:
+        """Return which pods must go for a pod, and note the answer."""
         request = PreemptRequest(pod_uid=pod["metadata"]["uid"], nodes=tuple(nodes))
         held, unknown = read_available(parts, pod), _find_unknown(parts, pod)
         reply = parts.calls.preempt(request)
-        chosen = [*reply.victims, *(v for each in reply.evictions for v in each.victims)]
-        if chosen:
+        if chosen := list_victims(reply):
             self._network.count("preemption")
             self.note(pod, chosen)
             was_cut = parts.state.decisions.state.planner.was_cut
             self.answered.append(Answered(pod, request, held, unknown, reply, was_cut))
-        return chosen
+        return reply
+
+    async def evict(self, victim: JSON) -> None:
+        """Delete a pod, and say before why."""
+        uid = {"uid": victim["metadata"]["uid"]}
+        change = {"metadata": uid, "status": {"conditions": [_EVICTED]}}
+        await self._client.ask("PATCH", path_of(PODS, victim, "status"), change)
+        await self._client.ask("DELETE", path_of(PODS, victim), {"preconditions": uid})
+
+    async def nominate(self, pod: JSON, node: str) -> None:
+        """Note at a pod for which node others are evicted, or that it is none."""
+        change = {"metadata": {"uid": pod["metadata"]["uid"]}}
+        status = {"status": {"nominatedNodeName": node or None}}
+        await self._client.ask("PATCH", path_of(PODS, pod, "status"), change | status)
+
+
+def list_victims(reply: PreemptReply) -> list[str]:
+    """Return the UIDs of the pods to evict."""
+    return [*reply.victims, *(uid for each in reply.evictions for uid in each.victims)]
+
+
+def nominated_node(pod: JSON) -> str:
+    """Return the node for which others were evicted for a pod; empty if there is none."""
+    return str((pod.get("status") or {}).get("nominatedNodeName") or "")
+
+
+def any_ends_for(pod: JSON, running: Iterable[JSON]) -> bool:
+    """Whether one of the pods of the nominated node ends for a pod, and it waits for that."""
+    priority = pod["spec"].get("priority", 0)
+    return any(
+        each["spec"].get("priority", 0) < priority
+        and _EVICTED in (each.get("status") or {}).get("conditions", ())
+        and "deletionTimestamp" in each["metadata"]
+        and clock.now() < _ended_at(each) + _TERMINATION
+        for each in running
+    )
+
+
+def _ended_at(pod: JSON) -> dt.datetime:
+    return dt.datetime.fromisoformat(pod["metadata"]["deletionTimestamp"])
 
 
 def read_held(parts: _Parts) -> dict[str, Held]:

@@ -13,6 +13,7 @@ from allocator.process import _Parts
 from allocator.scheduler.protocol import (
     PodOnNode,
     PodReference,
+    PreemptReply,
     PreFilterGroupRequest,
     PreFilterReply,
     PreFilterRequest,
@@ -34,7 +35,7 @@ from tests.world.election import Election
 from tests.world.network import Network
 from tests.world.nodes import PODS, Client, claim_names, path_of
 from tests.world.objects import is_open
-from tests.world.preemptions import Preemptions
+from tests.world.preemptions import Preemptions, any_ends_for, list_victims, nominated_node
 from tests.world.seen_gangs import SeenGangs
 from tests.world.tries import Tries
 from tests.world.watches import Follower
@@ -305,7 +306,7 @@ class Scheduler:
             if claims is None or uid in self._busy:
                 continue
             reply = await self._ask(parts, pod, claims)
-            node = self._choose(reply)
+            node = self._choose(pod, reply)
             if not node:
                 failed = failed or (pod, reply, claims)
             elif parts.calls.reserve(PodOnNode(pod_uid=uid, node=node)).reserved:
@@ -326,7 +327,7 @@ class Scheduler:
         if claims is None or uid in self._busy:
             return
         reply = await self._ask(parts, pod, claims, reserve=True)
-        if not (node := self._choose(reply)):
+        if not (node := self._choose(pod, reply)):
             if reply.reserved_on:
                 parts.calls.unreserve(UnreserveRequest(pod_uid=uid))
             self._find_none(parts, pod, reply, is_allocated=has_allocation(claims))
@@ -364,14 +365,15 @@ class Scheduler:
             self.tries.note_cut(uid, asyncio.get_running_loop().time())
         return reply
 
-    def _choose(self, reply: PreFilterReply) -> str:
-        """Return one of the best nodes; empty if there is none."""
+    def _choose(self, pod: JSON, reply: PreFilterReply) -> str:
+        """Return the nominated node or one of the best nodes; empty if there is none."""
         fitting = [score for score in reply.fit if self._accepts(score.node)]
         if not fitting:
             return ""
         best = max(score.score for score in fitting)
         nodes = [score.node for score in fitting if score.score == best]
-        return self.network.random.choice(nodes)
+        chosen, nominated = self.network.random.choice(nodes), nominated_node(pod)
+        return nominated if any(score.node == nominated for score in fitting) else chosen
 
     def _accepts(self, node: str) -> bool:
         """Return what the filters of the scheduler say of a node."""
@@ -400,8 +402,10 @@ class Scheduler:
 
     def _ask_victims(self, parts: _Parts, pod: JSON, reply: PreFilterReply) -> None:
         """Ask also if nodes fit that other filters refuse; a member of a gang only for all."""
-        if reply.group_preemptible or (reply.preemptible and not self._gangs.is_member(pod)):
-            self._preempt(parts, pod)
+        if reply.group_preemptible:
+            self._preempt(parts, pod, is_alone=False)
+        elif reply.preemptible and not self._gangs.is_member(pod):
+            self._preempt(parts, pod, is_alone=True)
 
     async def _tell_waiting(self, pod: JSON, message: str) -> None:
         """Write the condition of a pod that waits, if it says something else."""
@@ -427,19 +431,21 @@ class Scheduler:
             self._unanswered.add(uid)
         await self._tell_waiting(pod, "allocated")  # after PostFilter
 
-    def _preempt(self, parts: _Parts, pod: JSON) -> None:
+    def _preempt(self, parts: _Parts, pod: JSON, *, is_alone: bool) -> None:
         priority = pod["spec"].get("priority", 0)
         candidates, by_node = [], dict[str, list[JSON]]()
         for each in self._pods.objects.values():
             by_node.setdefault(self._node_of(each), []).append(each)
+        nominated = nominated_node(pod)
+        if is_alone and self._accepts(nominated) and any_ends_for(pod, by_node.get(nominated, ())):
+            return
         for node in sorted(value["metadata"]["name"] for value in self._nodes.objects.values()):
             candidate = self.evictions.describe_node(node, by_node.get(node, ()), priority)
             if candidate.pods and self._accepts(node):
                 candidates.append(candidate)
-        if not candidates:
-            return
-        if chosen := self.evictions.ask(parts, pod, candidates):
-            self._start(self._evict(chosen))
+        reply = self.evictions.ask(parts, pod, candidates) if candidates else PreemptReply()
+        if not reply.waiting:
+            self._start(self._evict(pod, reply, is_alone=is_alone))
 
     def _node_of(self, pod: JSON) -> str:
         """Return the node of a pod, also if it is being bound."""
@@ -450,20 +456,13 @@ class Scheduler:
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
 
-    async def _evict(self, victims: Iterable[str]) -> None:
-        condition = {
-            "type": "DisruptionTarget",
-            "status": "True",
-            "reason": "PreemptionByScheduler",
-        }
-        for uid in victims:
-            victim = self._pods.objects.get(uid)
-            if victim is None:
-                continue
-            change = {"metadata": {"uid": uid}, "status": {"conditions": [condition]}}
-            await self._client.ask("PATCH", path_of(PODS, victim, "status"), change)
-            options = {"preconditions": {"uid": uid}}
-            await self._client.ask("DELETE", path_of(PODS, victim), options)
+    async def _evict(self, pod: JSON, reply: PreemptReply, *, is_alone: bool) -> None:
+        """Evict the victims of a pod; one alone is nominated to their node, or to none."""
+        for uid in list_victims(reply):
+            if (victim := self._pods.objects.get(uid)) is not None:
+                await self.evictions.evict(victim)
+        if is_alone and nominated_node(pod) != reply.node:
+            await self.evictions.nominate(pod, reply.node)
 
     async def _bind(self, parts: _Parts, place: PodOnNode) -> None:
         """Do what the binding cycle does: PreBind of others, Bind, Unreserve after a failure."""

@@ -29,7 +29,7 @@ from tests.world.budgets import PLURAL, find_violating, make_budget, status_of
 from tests.world.network import Network
 from tests.world.nodes import Hold
 from tests.world.preemption_invariants import a_preemption_spares_whom_it_can
-from tests.world.preemptions import Answered, Held, read_available, read_held
+from tests.world.preemptions import Answered, Held, any_ends_for, read_available, read_held
 from tests.world.world import World
 
 
@@ -183,6 +183,33 @@ def test_what_is_being_released_is_not_held() -> None:
     parts = make_parts(hold("whole"), releasing=["c"])
     pod = {"metadata": {"uid": "own"}, "spec": {"priority": 100}}
     assert read_available(parts, pod) == {}
+
+
+EVICTED = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+
+
+@pytest.mark.parametrize(
+    ("priority", "condition", "until", "waits"),
+    [
+        (0, EVICTED, "2100-01-01T00:00:00Z", True),
+        (0, EVICTED | {"reason": "EvictionByEvictionAPI"}, "2100-01-01T00:00:00Z", False),
+        (0, EVICTED, "2020-01-01T00:00:00Z", False),
+        (100, EVICTED, "2100-01-01T00:00:00Z", False),
+    ],
+)
+def test_a_pod_waits_for_victims_that_end_on_its_nominated_node(
+    priority: int, condition: JSON, until: str, *, waits: bool
+) -> None:
+    victim = {
+        "metadata": {"deletionTimestamp": until},
+        "spec": {"priority": priority},
+        "status": {"conditions": [condition]},
+    }
+
+    async def main() -> None:
+        assert any_ends_for({"spec": {"priority": 100}}, [victim]) is waits
+
+    run_virtually(main)
 
 
 class Evicting:
