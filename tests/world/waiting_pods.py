@@ -1,6 +1,7 @@
 """Which pods wait although they could run: what must not last when the faults have ended."""
 
 import functools
+import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -93,14 +94,27 @@ def no_important_pod_waits_beside_pods_that_can_go(world: "World") -> Iterator[s
             continue
         if fit_together(nodes, held, gang.needs, EVERYTHING):
             continue  # free devices are more than the quota allows, so nobody is evicted
-        stay = (
+        claims = world.all("resourceclaims")
+        stay = [
             claim
-            for claim in world.all("resourceclaims")
+            for claim in claims
             if len(users := consumers_of(claim)) != 1
             or not _can_go(of_pods.get(users[0]), claim, gang.priority)
             or claim["metadata"]["uid"] in gang.claims  # who waits needs what it has
-        )
-        if fit_together(nodes, _count_all(stay), gang.needs, find_room(world, gang.space)):
+        ]
+        # An allocator finds devices at first without all pods of a lower priority.
+        important = [
+            claim
+            for claim in claims
+            if not all(_is_less(of_pods.get(uid), gang.priority) for uid in consumers_of(claim))
+        ]
+        room = find_room(world, gang.space)
+        parts = [nodes] if room.memory == math.inf else [[node] for node in nodes]
+        if any(
+            fit_together(part, _count_all(stay), gang.needs, room)
+            and fit_together(part, _count_all(important), gang.needs, room)
+            for part in parts
+        ):
             names = ", ".join(gang.names)
             yield f"{names} of {gang.name} wait, and pods with a lower priority have devices"
 
@@ -150,8 +164,12 @@ def _can_go(pod: JSON | None, claim: JSON, priority: int) -> bool:
     """
     if pod is None or is_native(pod) or gang_of(pod) is not None:
         return False
-    is_less = pod["spec"].get("priority", 0) < priority
-    return is_less and all(pool == pod["spec"].get("nodeName") for pool, _ in devices_of(claim))
+    is_there = all(pool == pod["spec"].get("nodeName") for pool, _ in devices_of(claim))
+    return is_there and _is_less(pod, priority)
+
+
+def _is_less(pod: JSON | None, priority: int) -> bool:
+    return pod is not None and bool(pod["spec"].get("priority", 0) < priority)
 
 
 @of_stored
