@@ -94,7 +94,8 @@ class GroupPreemption:
         choices = (*fewer, every)
         victims = self._victims_of(request, question, own)
         search = self._current_search(request, question, choices, victims)
-        chosen = search.run(self._ask(question, victims, search), self._basis.out_of_time)
+        ask, epoch = self._ask(question, victims, search), self._state.epoch()
+        chosen = search.run(ask, epoch, self._basis.out_of_time)
         if chosen is None:
             return PreemptReply(unfinished=True, message=_CONTINUES)
         if chosen.few is not None:
@@ -113,7 +114,7 @@ class GroupPreemption:
             return ContinuedVictims()
         victims = self._victims_of(search.request, question, own)
         ask, epoch = self._ask(question, victims, search), self._state.epoch()
-        chosen = search.run(ask, self._basis.out_of_time)
+        chosen = search.run(ask, epoch, self._basis.out_of_time)
         ended = chosen is not None and (
             chosen.few is not None or search.place(ask, epoch, self._basis.out_of_time) is not None
         )
@@ -155,7 +156,6 @@ class GroupPreemption:
         if search is None or (search.choices, search.needed) != (kinds, wanted):
             pods = {each.node: victims.candidates(each) for each in request.nodes or ()}
             search = GroupVictimSearch(request, kinds, wanted, pods, self._basis.lost_work.of)
-            search.epoch = self._state.epoch()
             self._groups.change(key, cut_victims=search)
         return search
 

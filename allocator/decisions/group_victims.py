@@ -12,7 +12,8 @@ the victims could stay. What a node gives changes no other node, so that each is
 
 The search has small steps, and goes on where it was cut. A step asks about one node and the pods
 that are removed there: it costs no more in a large cluster, and is never cut for lack of time. What
-runs can change meanwhile, so that the members are placed at the end, in the state of that moment.
+runs can change meanwhile, so that at the end it is looked once which victims can stay now, and the
+members are placed in the state of that moment.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
@@ -99,6 +100,7 @@ class GroupVictimSearch:
         self._lost = lost
         self.chosen: ChosenVictims | None = None
         self._search = CutSearch(self._choose(pods))
+        self._is_review = False
         self._placing: tuple[int, CutSearch[Question, GangPlacement]] | None = None
 
     @property
@@ -106,9 +108,19 @@ class GroupVictimSearch:
         """What is searched for now."""
         return self.choices[self.choice]
 
-    def run(self, ask: Ask, out_of_time: Callable[[], bool]) -> ChosenVictims | None:
-        """Return the victims; None if the search was cut."""
+    def run(self, ask: Ask, epoch: int, out_of_time: Callable[[], bool]) -> ChosenVictims | None:
+        """Return the victims, in the state `epoch`; None if the search was cut.
+
+        After a change since it began, it is looked once which of them can stay.
+        """
+        if self.epoch is None:
+            self.epoch = epoch
         if self.chosen is None:
+            self.chosen = self._search.run(ask, out_of_time)
+        chosen = self.chosen
+        if chosen is not None and chosen.pods and epoch != self.epoch and not self._is_review:
+            self._is_review, self.epoch = True, epoch
+            self._search = CutSearch(self._choose_among(chosen))
             self.chosen = self._search.run(ask, out_of_time)
         return self.chosen
 
@@ -151,6 +163,12 @@ class GroupVictimSearch:
                     chosen, choice = other, number
         self.choice = choice
         return chosen
+
+    def _choose_among(self, chosen: ChosenVictims) -> _Steps[ChosenVictims]:
+        """Choose again from what was chosen; the same if too few members fit by now."""
+        yield None
+        again = yield from self._choose_in(chosen.pods)
+        return chosen if again.few is not None else again
 
     def _choose_first(self, pods: _Pods) -> _Steps[ChosenVictims]:
         """Choose the victims for the first choice of members that fits."""

@@ -465,7 +465,7 @@ def test_a_step_asks_about_one_node_and_its_pods_or_compares_few_numbers() -> No
         return Solution(node, ())
 
     steps = 0
-    while search.run(ask, lambda: True) is None:
+    while search.run(ask, 0, lambda: True) is None:
         steps += 1
         assert asked <= steps
     # Numbers are compared in steps without a question.
@@ -491,7 +491,7 @@ def test_a_step_weighs_the_lost_work_of_few_nodes() -> None:
     most = chosen = 0
     while not chosen:
         before = weighed
-        victims = search.run(ask, lambda: True)
+        victims = search.run(ask, 0, lambda: True)
         most, chosen = max(most, weighed - before), len(victims.uids) if victims else 0
     assert chosen > 0
     assert weighed >= len(names)

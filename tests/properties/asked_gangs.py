@@ -1,9 +1,10 @@
 """Asks the allocator about a gang of a generated situation."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
+from allocator.decisions.shortlist import never
 from allocator.scheduler.protocol import (
     GroupMember,
     GroupReference,
@@ -17,6 +18,7 @@ from allocator.scheduler.protocol import (
 from drawbridge.dra.device_quotas import DEVICES, DeviceQuota, QuotaKey
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.quantity import Quantity
+from drawbridge.ledger.pods import Pod
 from tests.allocator.clusters import (
     DRIVER,
     Cluster,
@@ -28,7 +30,14 @@ from tests.allocator.clusters import (
     gpu_class,
     pod,
 )
-from tests.properties.generated_gangs import MEMORY, Device, NodeOf, Requests, Situation
+from tests.properties.generated_gangs import (
+    MEMORY,
+    Device,
+    NodeOf,
+    Requests,
+    Running,
+    Situation,
+)
 
 PRIORITY = 50
 _LARGE = f'device.attributes["{DRIVER}"].large'
@@ -52,9 +61,7 @@ class AskedGang:
             self.cluster.add_claim(
                 claim(name, allocation=allocation, pods=[running.uid], namespace="o")
             )
-            spec = {"priority": running.priority}
-            fields = {"node": running.node, "namespace": "o", "spec": spec}
-            self.cluster.add(pod(running.uid, name, **fields))
+            self.cluster.add(_describe(running))
         self._claims = {name: self._claim(name) for name in given.claims}
         for name in given.allocated:
             self.cluster.add_claim(self._claims[name])
@@ -107,7 +114,7 @@ class AskedGang:
             or all(name in self.given.allocated for name in each.claims)
         ]
 
-    def preempt(self) -> PreemptReply:
+    def preempt(self, out_of_time: Callable[[], bool] = never) -> PreemptReply:
         """Ask for victims."""
         nodes = []
         for node in self.given.nodes:
@@ -121,7 +128,19 @@ class AskedGang:
             running = tuple(each.uid for each in (*bound, *here))
             nodes.append(PreemptionNode(node=node.name, pods=pods, running=running))
         request = PreemptRequest(pod_uid=self.given.asking[0].uid, nodes=tuple(nodes))
-        return self.cluster.decisions.preempt(request, self.cluster.now)
+        return self.cluster.decisions.preempt(request, self.cluster.now, out_of_time)
+
+    def end(self, ended: Running) -> None:
+        """Let a pod end that holds devices."""
+        self.cluster.delete_claim(f"of-{ended.uid}")
+        self.cluster.state.apply(_describe(ended), None)
+        running = [each for each in self.given.running if each != ended]
+        self.given = self.given._replace(running=running)
+
+
+def _describe(running: Running) -> Pod:
+    fields = {"node": running.node, "namespace": "o", "spec": {"priority": running.priority}}
+    return pod(running.uid, f"of-{running.uid}", **fields)
 
 
 def _quotas(given: Situation) -> Sequence[DeviceQuota]:

@@ -5,6 +5,7 @@ could stay, and no more important ones than necessary. THOROUGH=1 gives 20,000 s
 """
 
 from collections import Counter
+from random import Random
 
 from tests.properties.asked_gangs import PRIORITY, AskedGang
 from tests.properties.gang_oracle import Oracle
@@ -65,4 +66,29 @@ def test_a_gang_evicts_no_pod_that_could_stay_and_no_more_important_one(part: in
             most = max(importance(each) for each in pods if each.uid in uids)
             less = {each.uid for each in pods if importance(each) < most}
             assert not Oracle(given, less).is_enough, seed
+    assert evictions
+
+
+def test_a_pod_that_ends_during_a_search_for_victims_saves_others() -> None:
+    evictions = 0
+    for seed in SEEDS:
+        given, random = draw_situation(seed), Random(seed)  # not a secret
+        asked = AskedGang(given)
+        if not given.running or not asked.ask().group_preemptible:
+            continue
+        # Each call is one step of the search.
+        for _ in range(random.randint(1, 6)):
+            reply = asked.preempt(lambda: True)
+        if not reply.unfinished:
+            continue
+        asked.end(random.choice(given.running))
+        while reply.unfinished:
+            reply = asked.preempt(lambda: True)
+        uids = {uid for each in reply.evictions for uid in each.victims}
+        if uids:
+            evictions += 1
+            assert Oracle(asked.given, uids).is_enough, seed
+            assert not any(Oracle(asked.given, uids - {uid}).is_enough for uid in uids), seed
+        else:
+            assert reply.waiting or not find_evictable(asked.given), (seed, reply.message)
     assert evictions
