@@ -35,7 +35,6 @@ from allocator.state.record_states import RecordEvent
 from allocator.state.records import DeviceVictims, PodRequest
 from allocator.state.releases import waits_for
 from drawbridge.ledger.holdings import read_holds
-from drawbridge.ledger.ledger import uid_of
 from drawbridge.solver.answers import Solution
 from drawbridge.solver.reasons import Reason
 
@@ -233,8 +232,8 @@ class GroupPreemption:
         chosen, kept = search.chosen or ChosenVictims(), set[str]()
         released = victims.released_without(chosen.uids)
         for member, fitting in assigned:
-            solved = zip(map(uid_of, member.search.unallocated), fitting.allocations, strict=True)
-            own = {uid: allocation for uid, allocation in solved if uid not in kept}
+            solved = fitting.by_claim(member.search.unallocated)
+            own = {uid: allocation for uid, allocation in solved.items() if uid not in kept}
             if not own:
                 continue
             kept.update(own)
@@ -243,6 +242,7 @@ class GroupPreemption:
             claims = victims.waits_for(released & self._claims_on(fitting.name), holds)
             devices = DeviceVictims(
                 node=fitting.name,
+                allocations=own,
                 pods=tuple(pod.uid for pod in evicted),
                 claims=tuple(sorted(claims)),
                 holds=holds,

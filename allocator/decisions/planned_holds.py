@@ -79,7 +79,8 @@ class PlannedHolds:
             self._failed[node] = hold, self._state.epoch()
             return
         released = tuple(sorted(claims))
-        devices = DeviceVictims(node=node, claims=released, holds=fitting[0].holds)
+        own = fitting[0].by_claim(search.unallocated)
+        devices = DeviceVictims(node, own, claims=released, holds=fitting[0].holds)
         until = now + hold.until.timestamp() - self._basis.around.server_time()
         self._preemptors.begin(search, devices, now, (hold, until))
 

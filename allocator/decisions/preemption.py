@@ -219,7 +219,10 @@ class DevicePreemption:
             # What others were evicted for is kept for this pod now, also if an earlier leader has
             # selected them.
             devices = DeviceVictims(
-                node=paired.node, claims=tuple(sorted(paired.claims)), holds=paired.holds
+                node=paired.node,
+                allocations=paired.allocations,
+                claims=tuple(sorted(paired.claims)),
+                holds=paired.holds,
             )
             self._preemptors.begin(search, devices, now)
         return waits_for(len(paired.holds), paired.node)

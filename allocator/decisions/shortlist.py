@@ -112,6 +112,10 @@ class FittingNode(msgspec.Struct, frozen=True):
         """The devices that they get."""
         return tuple(hold for each in self.allocations for hold in read_holds(each))
 
+    def by_claim(self, claims: Iterable[Claim]) -> dict[str, Allocation]:
+        """Return what each of the claims that need devices gets, by UID."""
+        return dict(zip(map(uid_of, claims), self.allocations, strict=True))
+
 
 class Shortlist(msgspec.Struct, kw_only=True):
     """The nodes that were found, and the reasons for those that were examined and do not fit.

@@ -221,6 +221,7 @@ class VictimSearch:
         holds = fitting.holds
         return DeviceVictims(
             node=best.node,
+            allocations=fitting.by_claim(self._search.unallocated),
             pods=pods,
             claims=tuple(sorted(self.waits_for(released, holds))),
             holds=holds,

@@ -248,8 +248,7 @@ class PodTable:
             case Keep(holds):
                 self._ledger.keep(key_of(uid), holds)
             case Expect(before, after):
-                self._ledger.expect(before, expected=False)
-                self._ledger.expect(after, expected=True)
+                self._ledger.expect(before, after)
 
     def _move_question(self, before: WaitingPlace | None, after: WaitingPlace | None) -> None:
         self.asking.move(before, after)

@@ -84,6 +84,7 @@ class Preemptors:
                 holds=devices.holds,
                 until=until,
                 planned=hold,
+                allocations=devices.allocations,
             )
         )
         self._settled = None

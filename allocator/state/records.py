@@ -104,8 +104,8 @@ class ReservedDevices(msgspec.Struct, frozen=True):
 class Preemptor(msgspec.Struct, frozen=True):
     """A pod that preempts for its `claims`, and gets `holds` when the `pending` ones are released.
 
-    Victims and claims have their UIDs. With `planned`, an administrator holds the devices. Those
-    that the ledger has by now are `held`.
+    Victims and claims have their UIDs; `allocations` has what each claim gets. With `planned`, an
+    administrator holds the devices. Those that the ledger has by now are `held`.
     """
 
     pod: SchedulingPod
@@ -117,6 +117,7 @@ class Preemptor(msgspec.Struct, frozen=True):
     until: float
     planned: NodeHold | None = None
     held: tuple[Hold, ...] = ()
+    allocations: Mapping[str, Allocation] = {}
 
     @property
     def uid(self) -> str:
@@ -142,10 +143,11 @@ def key_of(pod_uid: str) -> str:
 class DeviceVictims(msgspec.Struct, frozen=True):
     """The pods to evict from a node for its devices, by UID, and what the preemptor gets.
 
-    It gets `holds` when `claims` are released.
+    It gets `holds` when `claims` are released: its own claims, by UID, the `allocations`.
     """
 
     node: str
+    allocations: Mapping[str, Allocation]
     pods: tuple[str, ...] = ()
     claims: tuple[str, ...] = ()
     holds: tuple[Hold, ...] = ()
@@ -157,7 +159,8 @@ class DeviceVictims(msgspec.Struct, frozen=True):
 class Paired(NamedTuple):
     """The claims that are being released, for which a pod was told to wait, and what it gets.
 
-    It gets that on a node for its `own` claims, or what another pod gets that it shares one with.
+    It gets that on a node for its `own` claims, or what another pod gets that it shares one with:
+    of that, `allocations` has what each claim gets.
     """
 
     priority: int
@@ -165,6 +168,7 @@ class Paired(NamedTuple):
     holds: tuple[Hold, ...]
     own: frozenset[str] = frozenset()
     node: str = ""
+    allocations: Mapping[str, Allocation] = {}
 
 
 # --- waiting ---

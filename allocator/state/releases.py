@@ -137,7 +137,8 @@ class Releases:
                 if fit.solution is None:
                     return None  # the pod needs no devices
                 claims = self._claims_in_use(fit.solution, releasing)
-                return Paired(priority, claims, fit.holds, search.lacking, fit.name)
+                own = fit.by_claim(search.unallocated)
+                return Paired(priority, claims, fit.holds, search.lacking, fit.name, own)
         return None
 
     def _update(self) -> None:

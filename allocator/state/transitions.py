@@ -12,6 +12,7 @@ from msgspec.structs import force_setattr
 from allocator.state.pauses import Pause
 from allocator.state.record_states import RecordEvent, RecordState, state_of
 from allocator.state.records import Record, RecordStep, Waiting, WaitingPlace
+from drawbridge.dra.allocation import Allocation
 from drawbridge.ledger.holdings import Hold
 from drawbridge.ledger.ledger import Reservation
 
@@ -63,10 +64,10 @@ class Keep(NamedTuple):
 
 
 class Expect(NamedTuple):
-    """The ledger expects devices for other claims of the pod than before."""
+    """The ledger expects other devices for claims of the pod than before, if it is known which."""
 
-    before: frozenset[str]
-    after: frozenset[str]
+    before: Mapping[str, Allocation | None]
+    after: Mapping[str, Allocation | None]
 
 
 class Await(NamedTuple):
@@ -178,10 +179,14 @@ def _follow_kept(before: Record, after: Record, effects: list[Effect]) -> None:
     effects.append(LookAgain("kept", has.until if has else None))
 
 
-def _expected_for(record: Record) -> frozenset[str]:
-    """Return the claims of a pod that get devices which others release."""
-    kept = record.kept.claims if record.kept else frozenset[str]()
-    return kept | record.paired.own if record.paired else kept
+def _expected_for(record: Record) -> dict[str, Allocation | None]:
+    """Return what the claims of a pod get that others release."""
+    expected = dict[str, Allocation | None]()
+    if record.paired:
+        expected |= {uid: record.paired.allocations.get(uid) for uid in record.paired.own}
+    if record.kept:
+        expected |= {uid: record.kept.allocations.get(uid) for uid in record.kept.claims}
+    return expected
 
 
 def _follow_waiting(before: Record, after: Record, effects: list[Effect]) -> None:

@@ -7,7 +7,6 @@ reservation, and the audit afterwards.
 """
 
 import enum
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -111,8 +110,8 @@ class Ledger:
         self._reservations: dict[str, ActiveReservation] = {}
         self._kept: dict[str, tuple[Hold, ...]] = {}
         self._released: dict[str, ReleasedClaim] = {}  # those that are charged, by key
-        # Claims that get what is kept for their pods, by the number of these.
-        self._expected = Counter[str]()
+        # What claims get when it is free, by each of their pods; None if it is not known what.
+        self._expected: dict[str, list[Allocation | None]] = {}
         # The versions at which claims were deleted; later events about them are ignored.
         self._deleted: BoundedCache[str, int] = BoundedCache(MAX_DELETED)
         self.observed_to = -1  # the version up to which the watch has told all
@@ -228,7 +227,7 @@ class Ledger:
         empty = Ledger(quotas=self.quotas.without_claims())
         for key, held in self._kept.items():
             empty.keep(key, held, self._released.get(key))
-        empty._expected.update(self._expected)
+        empty._expected = {uid: [*each] for uid, each in self._expected.items()}
         return empty
 
     # --- reservations ---
@@ -282,15 +281,22 @@ class Ledger:
         elif before is not None:
             self.quotas.charge(key, before.namespace, {}, vanished=True)
 
-    def expect(self, uids: Iterable[str], *, expected: bool) -> None:
-        """Charge claims the least already while devices are kept for their pod, or will be free.
+    def expect(
+        self, before: Mapping[str, Allocation | None], after: Mapping[str, Allocation | None]
+    ) -> None:
+        """Charge claims already for devices that are kept for their pod, or will be free.
 
-        Two pods of one namespace could else preempt, or wait, for room that is there for one.
+        Two pods of one namespace could else preempt, or wait, for room that is there for one. If it
+        is not known which devices these are, they are charged the least that they ask for.
         """
-        for uid in uids:
-            self._expected[uid] += 1 if expected else -1
-            if not self._expected[uid]:
+        for uid, allocation in before.items():
+            expected = self._expected[uid]
+            expected.remove(allocation)
+            if not expected:
                 del self._expected[uid]
+        for uid, allocation in after.items():
+            self._expected.setdefault(uid, []).append(allocation)
+        for uid in {**before, **after}:
             self._charge(uid)
 
     def has_conflict(self, uids: Iterable[str]) -> bool:
@@ -392,8 +398,10 @@ class Ledger:
         record, active = self._records.get(uid), self._reservations.get(uid)
         if record is not None and self.quotas:
             reserved = active.reservation.allocation if active else None
-            allocation = record.allocation or reserved
-            if allocation is None and (record.holds or uid in self._expected):
+            expected = self._expected.get(uid, ())
+            known = next(filter(None, expected), None) if not record.holds else None
+            allocation = record.allocation or reserved or known
+            if allocation is None and (record.holds or expected):
                 # A mark does not say which device is for which request.
                 least = self.quotas.least_charge(record.spec)
                 self.quotas.charge(uid, record.namespace, least)

@@ -451,7 +451,8 @@ def test_a_gang_over_quota_after_evictions_evicts_nobody_else_for_a_time() -> No
         cluster.delete_claim(f"c-{uid}")
         cluster.state.apply(pod(uid, f"c-{uid}", node="n1", namespace="other"), None)
     cluster.decisions.end("elsewhere")
-    cluster.schedule("own", claim("c-own"))
+    # The room is kept for the gang; who allocates elsewhere can take it.
+    cluster.add_claim(claim("c-native", allocation=allocation_on("n2", 0), pods=["native"]))
     cluster.now = 2.0
     reply = cluster.ask_group("default/g", "m0", "m1", priority=9)
     assert codes(reply) == ["DeviceQuotaUsedUp"]

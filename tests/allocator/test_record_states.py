@@ -257,23 +257,23 @@ def test_what_follows_from_a_move_is_data_and_in_order() -> None:
 
 
 def test_what_the_ledger_keeps_follows_what_a_pod_gets_later() -> None:
-    waits = replace(KEPT, claims=frozenset({"own"}), until=30.0)
+    own = {"own": Allocation(AllocatedDevices(()))}
+    waits = replace(KEPT, claims=frozenset(own), until=30.0, allocations=own)
     hold = Hold(PoolID("gpu.example.com", "n1"), "gpu-0")
     record = Record(UID, "default", kept=waits)
     begun = move(Record(UID), RecordEvent.KEPT, record, now=0.0)
-    nothing, own = frozenset[str](), frozenset({"own"})
-    assert begun.effects[1:] == [Keep(()), LookAgain("kept", 30.0), Expect(nothing, own)]
+    assert begun.effects[1:] == [Keep(()), LookAgain("kept", 30.0), Expect({}, own)]
     holds = replace(record, kept=replace(waits, held=(hold,)))
     got = move(record, RecordEvent.KEPT_LONGER, holds, now=1.0)
     assert got.effects == [Keep((hold,)), LookAgain("kept", 30.0)]
     ended = move(holds, RecordEvent.NOT_KEPT, replace(holds, kept=None), now=2.0)
-    assert ended.effects[1:] == [Keep(()), LookAgain("kept", None), Expect(own, nothing)]
+    assert ended.effects[1:] == [Keep(()), LookAgain("kept", None), Expect(own, {})]
 
 
 def test_the_claims_of_a_pod_that_waits_in_two_ways_are_expected_once() -> None:
-    own, nothing = frozenset({"own"}), frozenset[str]()
-    paired = Record(UID, "default", paired=Paired(0, frozenset({"c"}), (), own))
-    both = replace(paired, kept=replace(KEPT, claims=own))
+    own = {"own": None}
+    paired = Record(UID, "default", paired=Paired(0, frozenset({"c"}), (), frozenset(own)))
+    both = replace(paired, kept=replace(KEPT, claims=frozenset(own)))
     expected = [
         [each for each in move(before, event, after, now=0.0).effects if isinstance(each, Expect)]
         for before, event, after in (
@@ -283,7 +283,7 @@ def test_the_claims_of_a_pod_that_waits_in_two_ways_are_expected_once() -> None:
             (paired, RecordEvent.UNPAIRED, replace(paired, paired=None)),
         )
     ]
-    assert expected == [[Expect(nothing, own)], [], [], [Expect(own, nothing)]]
+    assert expected == [[Expect({}, own)], [], [], [Expect(own, {})]]
 
 
 def test_a_pod_that_is_answered_again_still_asks_because_something_has_changed() -> None:

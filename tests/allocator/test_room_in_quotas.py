@@ -253,3 +253,32 @@ def test_a_pod_that_exceeds_its_quota_on_one_node_preempts_on_another_one(
     request = PreemptRequest(pod_uid="high", nodes=(node,))
     if preemptible:
         assert cluster.decisions.preempt(request, cluster.now).victims == victims
+
+
+@every_row(
+    ("memory", "victims"),
+    [
+        # What is kept for the first pod has 80Gi.
+        ("160Gi", [("v0",), ("v1",)]),
+        ("120Gi", [("v0",), ()]),
+    ],
+)
+def test_two_pods_do_not_preempt_for_the_memory_of_one(
+    memory: str, victims: list[tuple[str, ...]]
+) -> None:
+    own = DeviceQuota("q", lambda name, _: name == "default", {}, {MEMORY: from_json(memory)})
+    nodes = ("n0", "n1")
+    gpus = [gpu_slice(node, 1, capacity=BIG) for node in nodes]
+    cluster = Cluster(*gpus, quotas=[own], **dict.fromkeys(nodes, 0))
+    chosen = []
+    for number, node in enumerate(nodes):
+        held, victim = allocation_on(node, 0), f"v{number}"
+        cluster.add_claim(claim(f"c-{node}", allocation=held, pods=[victim], namespace="other"))
+        cluster.add(pod(victim, f"c-{node}", node=node, namespace="other"))
+    for number, node in enumerate(nodes):
+        cluster.prefilter(f"p{number}", claim(f"c-p{number}"), priority=9)
+        listed = (PotentialVictim(uid=f"v{number}", priority=0),)
+        on = PreemptionNode(node=node, pods=listed, running=(f"v{number}",))
+        request = PreemptRequest(pod_uid=f"p{number}", nodes=(on,))
+        chosen.append(cluster.decisions.preempt(request, cluster.now).victims)
+    assert chosen == victims
