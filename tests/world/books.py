@@ -175,7 +175,8 @@ class Books:
         is_exact = leads and began in self._timed and late < _MOST_LATE
         is_heard = began in self._late and interval.start + late < interval.end
         early = late if is_exact and is_heard else 0.0
-        following = {each.since for each in controllers.replicas if each.since < interval.end}
+        spans = [(since, until) for (_, since), until in controllers.followed.items()]
+        following = {s for s, until in spans if s < interval.end and until > interval.start}
         if following - self._heard[began]:
             # Its server was behind, and another one showed it what was left.
             late = max(late, interval.end - interval.start)

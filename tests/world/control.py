@@ -66,7 +66,6 @@ class ControllerProcess:
 
     def __init__(self, controllers: "Controllers", host: str) -> None:
         self._all, self.network, self.host = controllers, controllers.network, host
-        self.since = math.inf  # the time of the last start
         self._restart = asyncio.Event()
         self._session: _Session | None = None
         self._elector: LeaderElector | None = None
@@ -118,6 +117,7 @@ class ControllerProcess:
                     task.cancel()
                 ended = await asyncio.gather(running, killed, return_exceptions=True)
                 self._session = self._elector = None
+                self._all.note_end(self.host)
             if isinstance(ended[0], BaseExceptionGroup):
                 _, others = ended[0].split(HistoryChangedError)
                 if others is not None:
@@ -142,8 +142,8 @@ class ControllerProcess:
             reporter = EventReporter(recorder, lambda: settings.current)
             caches = ControllerCaches(session)
             self._nodes = caches.nodes
-            self.since = clock.wall()
-            caches.claims.subscribe(functools.partial(self._all.hear_claim, self.since))
+            since = self._all.note_start(self.host)
+            caches.claims.subscribe(functools.partial(self._all.hear_claim, since))
             context = ControllerContext(session, settings, None)
             leader = _Leader(self, context, caches, elector, reporter)
             self._note_decision()
@@ -183,7 +183,19 @@ class Controllers:
         self.replicas = [ControllerProcess(self, host) for host in _HOSTS[:replicas]]
         self.terms = 0  # of all of them
         self.hear_claim: HearClaim = lambda *_: None  # with each change that one hears of
+        # Until when processes have followed claims, by host and the time of the start.
+        self.followed: dict[tuple[str, float], float] = {}
         self.beside: list[str] = []  # what one was about to write while another one led
+
+    def note_start(self, host: str) -> float:
+        """Note that a process follows claims from now on, and return the time."""
+        self.followed[host, clock.wall()] = math.inf
+        return clock.wall()
+
+    def note_end(self, host: str) -> None:
+        """Note that a process follows claims no more."""
+        own = {key: end for key, end in self.followed.items() if key[0] == host}
+        self.followed |= {key: min(end, clock.wall()) for key, end in own.items()}
 
     def choose(self, drawn: int) -> ControllerProcess:
         """Return the one that leads, if any, or sometimes another one."""

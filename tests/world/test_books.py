@@ -23,8 +23,7 @@ from tests.world.control import Controllers
 from tests.world.network import Network
 from tests.world.world import World
 
-REPLICA = SimpleNamespace(since=math.inf)
-CONTROLLERS = cast("Controllers", SimpleNamespace(terms=2, replicas=(REPLICA,)))
+CONTROLLERS = cast("Controllers", SimpleNamespace(terms=2, replicas=("a",), followed={}))
 DAY = int(clock.START) // 86_400
 ACCOUNT = Account("default", "gpu", "ResourceClaim/c")
 
@@ -117,16 +116,24 @@ def test_the_books_have_the_time_of_a_claim_once(
     run_virtually(main)
 
 
-# One controller hears of each version at once. The other one, which has followed claims since a
-# time, hears of none, and can be the one that writes the book.
-@pytest.mark.parametrize(("since", "broken"), [(0, ""), (120, "with what is unknown")])
+# One controller hears of each version at once. The other one, which follows claims for a time,
+# hears of none, and can be the one that writes the book.
+@pytest.mark.parametrize(
+    ("since", "until", "broken"),
+    [
+        (0, math.inf, ""),
+        (0, 60, ""),
+        (0, 5, "with what is unknown"),
+        (120, math.inf, "with what is unknown"),
+    ],
+)
 def test_a_controller_that_hears_of_nothing_can_be_the_one_that_counts(
-    monkeypatch: pytest.MonkeyPatch, since: int, broken: str
+    monkeypatch: pytest.MonkeyPatch, since: int, until: float, broken: str
 ) -> None:
     async def main() -> None:
         network = make_network([make_book(0, 150, 0)])
-        other = SimpleNamespace(since=clock.START + since)
-        controllers = SimpleNamespace(terms=2, replicas=(REPLICA, other))
+        followed = {("b", clock.START + since): clock.START + until}
+        controllers = SimpleNamespace(terms=2, replicas=("a", "b"), followed=followed)
         books = Books(network, cast("Controllers", controllers))
         states = [None, make_claim("1"), make_claim("2", "gpu-0"), make_claim("3")]
         for (old, new), at in zip(pairwise(states), (0, 10, 110), strict=True):
@@ -177,7 +184,7 @@ def test_the_time_of_one_owner_is_judged(
 ) -> None:
     async def main() -> None:
         network = make_network([make_book(0, 150, used)])
-        controllers = SimpleNamespace(terms=terms, replicas=(REPLICA,))
+        controllers = SimpleNamespace(terms=terms, replicas=("a",), followed={})
         books, claims = Books(network, cast("Controllers", controllers)), named("resourceclaims")
         states = [None, make_claim("1"), make_claim("2", "gpu-0"), make_claim("3"), None]
         allocated = cast("JSON", states[2])["status"]["allocation"]
