@@ -36,7 +36,12 @@ AS_ASKED: JSON = _VALUE
 BY_VALUES: JSON = {**_VALUE, "requestPolicy": {"default": "4", "validValues": ["1", "2", "4"]}}
 _STEPS = {"min": "2", "step": "2"}
 BY_STEPS: JSON = {**_VALUE, "requestPolicy": {"default": "2", "validRange": _STEPS}}
-GATES = ("consumable_capacity", "partitionable_devices")
+# What our controller finds, so that a restored storage has no other facts.
+GATES = (
+    *("admin_access", "consumable_capacity", "derived_attributes", "device_binding_conditions"),
+    *("device_taints", "extended_resource", "partitionable_devices", "prioritized_list"),
+    *("resource_claim_device_status", "scheduler_filter_timeout"),
+)
 _UNOWNED = ("pods", "nodes", "leases", "podgroups", "resourceclaims", "resourceslices", "events")
 _CONFIGURATION = """\
 apiVersion: drawbridge.dev/v1alpha1
