@@ -418,14 +418,14 @@ def a_pod_is_bound_with_its_claims(world: "World") -> Iterator[str]:
     """What it names when we bind it is allocated, reserved and attached, or is being deleted.
 
     A restore can take the allocation back, and leave the version of the pod that a binding names.
-    Such a pod never runs.
+    Such a pod never runs; a user can have deleted its claim by then.
     """
     pod = world.bound
-    if not has_claims(world, pod):
-        return
     if world.binds_from_before_restore():
         world.network.count("binding soon after a restore")
         world.bound_late.add(pod["metadata"]["uid"])
+        return
+    if not has_claims(world, pod):
         return
     for claim in filter(None, claims_of(world, pod)):
         if not devices_of(claim) or not is_reserved_for(pod, claim):
