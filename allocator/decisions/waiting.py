@@ -19,8 +19,8 @@ follow the last one of the previous turn: however many pods wait and whatever ch
 turn.
 """
 
-from collections.abc import Callable, Collection, Iterator
-from itertools import chain, islice
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import islice
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -58,6 +58,7 @@ class WaitingPods:
     def __init__(self, decisions: PodDecisions, *, eviction_delay: float = 0.0) -> None:
         """Create the pods; each waits for `eviction_delay` seconds before it evicts others."""
         self._decisions, self._promises = decisions, decisions.promises
+        self._preemptors = decisions.preemptors
         self._eviction_delay = eviction_delay
         self._state = decisions.state
         self._records = decisions.state.records
@@ -98,9 +99,6 @@ class WaitingPods:
             # It lacks nothing but devices, so that it must not miss those that become free.
             pause = record.device_pause.shrunk(now + WAKE_PAUSES.first)
             victims = record.victims
-            # kube-scheduler asks for no victims of a pod while others end on this node.
-            if self._state.pods.get(uid).nominated_node:
-                victims = (victims or VictimQuestion()).refused(self._questions.changed)
         paused = 0.0 if fitting else groups.waits_until(record.group, now)
         exceeds = not fitting and self._promises.exceeds_quota(key)
         waiting = Waiting(place, key, frozenset(fitting), exceeds=exceeds)
@@ -237,8 +235,8 @@ class WaitingPods:
         self._told.tell(work)
         work.woken += self._records.times.take("retry", now)
         work.woken += self._end_searches(work)
-        work.woken += filter(self._find, self._decisions.preemptors.take_to_retry())
-        for uid in chain(self._take_to_ask(), self._bound.take(work)):
+        work.woken += self._find_waiting(self._preemptors.take_to_retry())
+        for uid in (*self._find_waiting(self._preemptors.take_to_ask()), *self._bound.take(work)):
             self._questions.ask_again(uid)
         self._questions.tell(work)
         if self._is_cut_anew:
@@ -358,8 +356,13 @@ class WaitingPods:
                 break
         return ended
 
-    def _take_to_ask(self) -> Iterator[str]:
-        return filter(self._find, self._decisions.preemptors.take_to_ask())
+    def _find_waiting(self, uids: Iterable[str]) -> Iterator[str]:
+        """Yield those that wait, and for a member that was not asked about itself one that was."""
+        for uid in uids:
+            if self._find(uid) is not None:
+                yield uid
+            elif self._records.get(uid).group and (key := self._promises.request_key(uid)):
+                yield from islice(self._records.alike.get(key), 1)
 
     def _find(self, uid: str) -> Waiting | None:
         return self._records.get(uid).waiting

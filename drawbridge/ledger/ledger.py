@@ -399,8 +399,8 @@ class Ledger:
         if record is not None and self.quotas:
             reserved = active.reservation.allocation if active else None
             expected = self._expected.get(uid, ())
-            known = next(filter(None, expected), None) if not record.holds else None
-            allocation = record.allocation or reserved or known
+            awaited = next(filter(None, expected), None) if not record.holds else None
+            allocation = record.allocation or reserved or awaited
             if allocation is None and (record.holds or expected):
                 # A mark does not say which device is for which request.
                 least = self.quotas.least_charge(record.spec)

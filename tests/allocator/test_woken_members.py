@@ -9,6 +9,7 @@ from allocator.scheduler.protocol import GroupMember, PodOnNode, PreFilterGroupR
 from allocator.state.record_states import RecordEvent
 from drawbridge.dra.nodes import Node
 from tests.allocator.clusters import Cluster, allocation_on, claim, gpu_slice, members_of
+from tests.allocator.contests import HIGH, Contest
 from tests.allocator.fake_process import FakeProcess
 
 pytestmark = pytest.mark.asyncio
@@ -58,6 +59,30 @@ async def test_a_member_whose_record_was_dropped_is_woken_when_it_has_devices() 
     process.cluster.add(Node("n2"), gpu_slice("n2", 3))
     assert (await process.calls.prefilter_group(members_of(process.cluster, names))).fit
     assert process.published == ["m0", "m1"]
+
+
+@pytest.mark.parametrize("asked", ["m0", "m1"])
+async def test_the_member_that_was_asked_about_is_woken_for_what_concerns_another_one(
+    asked: str,
+) -> None:
+    contest = Contest(n1=1, n2=1)
+    cluster, names = contest.cluster, [asked, *{"m0", "m1"} - {asked}]
+    for node in ("n1", "n2"):
+        contest.run(f"on-{node}", node, 0)
+    assert cluster.ask_group("default/g", *names, priority=HIGH).group_preemptible
+    assert len(cluster.decisions.preempt(contest.preemption(asked), cluster.now).evictions) == 2
+    contest.waiting.note_answer(asked, [], cluster.now)
+    for node in ("n1", "n2"):
+        contest.evict(f"on-{node}")
+    # What is kept for one of them is for a more important pod, and the other one waits on.
+    contest.preempt("above", priority=2 * HIGH)
+    assert contest.woken() == [asked]
+    reply = cluster.ask_group("default/g", *names, priority=HIGH)
+    assert "waits for 1 device" in reply.message
+    contest.waiting.note_answer(asked, [], cluster.now)
+    for node in ("n1", "n2"):
+        contest.end(f"on-{node}")
+    assert contest.woken(3.0) == ["above", asked]
 
 
 async def test_members_without_a_part_do_not_wake_each_other_while_others_have_theirs() -> None:
