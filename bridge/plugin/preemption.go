@@ -138,12 +138,13 @@ func stop(reasons ...string) *fwk.Status {
 }
 
 // ineligible returns why a pod may not preempt others now, as DefaultPreemption decides it, which
-// waits without a limit for victims that a finalizer keeps.
+// waits without a limit for victims that a finalizer keeps. Where the pod lacks devices, the allocator decides: it knows
+// whether the pod waits for those of its victims, or another pod has got them.
 func (n *nodePreemption) ineligible(ctx context.Context, state fwk.CycleState, pod *v1.Pod) string {
 	if pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == v1.PreemptNever {
 		return "the preemptionPolicy of the pod is Never"
 	}
-	if pod.Status.NominatedNodeName == "" {
+	if _, hasDevices := readState(state).scores[pod.Status.NominatedNodeName]; !hasDevices {
 		return ""
 	}
 	nominated, err := n.handle.SnapshotSharedLister().NodeInfos().Get(pod.Status.NominatedNodeName)

@@ -182,13 +182,15 @@ func TestAPodWaitsForTerminatingVictimsOnItsNominatedNode(t *testing.T) {
 		end      time.Duration
 		grace    *int64
 		cordoned bool
+		fit      string
 		evicted  []string
 	}{
-		"victim":                     {byScheduler, 0, &longest, false, nil},
-		"evicted by somebody else":   {"EvictionByEvictionAPI", 0, &longest, false, []string{"other"}},
-		"kept by a finalizer":        {byScheduler, -terminationTime, &longest, false, []string{"other"}},
-		"too long a grace period":    {byScheduler, 0, &tooLong, false, []string{"other"}},
-		"on a node that is cordoned": {byScheduler, 0, &longest, true, []string{"elsewhere"}},
+		"victim":                        {byScheduler, 0, &longest, false, "n1", nil},
+		"evicted by somebody else":      {"EvictionByEvictionAPI", 0, &longest, false, "n1", []string{"other"}},
+		"kept by a finalizer":           {byScheduler, -terminationTime, &longest, false, "n1", []string{"other"}},
+		"too long a grace period":       {byScheduler, 0, &tooLong, false, "n1", []string{"other"}},
+		"on a node that is cordoned":    {byScheduler, 0, &longest, true, "n1", []string{"elsewhere"}},
+		"on a node without its devices": {byScheduler, 0, &longest, false, "n2", []string{"other"}},
 	}
 	for name, each := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -205,7 +207,7 @@ func TestAPodWaitsForTerminatingVictimsOnItsNominatedNode(t *testing.T) {
 			if each.cordoned {
 				reply = protocol.PreemptReply{Node: "n2", Victims: []string{"elsewhere"}}
 			}
-			a.answer(reply)
+			a.answer(reply, each.fit)
 			a.schedule(t)
 			checkTexts(t, a.evicted(t), each.evicted...)
 		})

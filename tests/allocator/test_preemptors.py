@@ -224,9 +224,7 @@ def test_a_nominated_node_comes_before_others_with_devices_that_are_released() -
     assert "on a node (n2)" in reply.message
 
 
-def test_a_nominated_pod_that_was_not_let_ask_for_victims_asks_when_a_pod_has_ended(
-    full: Contest,
-) -> None:
+def test_a_nominated_pod_asks_for_victims_when_another_one_was_faster(full: Contest) -> None:
     """As after a restart of the allocator, while a pod still terminates on the nominated node."""
     full.cluster.add(nominate(pod("high", "of-high"), "n1"))
     full.evict("second")

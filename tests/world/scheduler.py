@@ -160,8 +160,8 @@ class Scheduler:
     def _pod_changed(self, before: JSON | None, after: JSON | None) -> None:
         uid = (after or before or {})["metadata"]["uid"]
         if after is None or "nodeName" in after["spec"]:
-            for kept in (self._unanswered, self._every_node):
-                kept.discard(uid)
+            self._unanswered.discard(uid)
+            self._every_node.discard(uid)
             for noted in (self._busy, self._attempts):
                 noted.pop(uid, None)
         elif must_be_tried(before, after):
@@ -403,9 +403,9 @@ class Scheduler:
     def _ask_victims(self, parts: _Parts, pod: JSON, reply: PreFilterReply) -> None:
         """Ask also if nodes fit that other filters refuse; a member of a gang only for all."""
         if reply.group_preemptible:
-            self._preempt(parts, pod, is_alone=False)
+            self._preempt(parts, pod, reply, is_alone=False)
         elif reply.preemptible and not self._gangs.is_member(pod):
-            self._preempt(parts, pod, is_alone=True)
+            self._preempt(parts, pod, reply, is_alone=True)
 
     async def _tell_waiting(self, pod: JSON, message: str) -> None:
         """Write the condition of a pod that waits, if it says something else."""
@@ -431,13 +431,14 @@ class Scheduler:
             self._unanswered.add(uid)
         await self._tell_waiting(pod, "allocated")  # after PostFilter
 
-    def _preempt(self, parts: _Parts, pod: JSON, *, is_alone: bool) -> None:
+    def _preempt(self, parts: _Parts, pod: JSON, answer: PreFilterReply, *, is_alone: bool) -> None:
         priority = pod["spec"].get("priority", 0)
         candidates, by_node = [], dict[str, list[JSON]]()
         for each in self._pods.objects.values():
             by_node.setdefault(self._node_of(each), []).append(each)
         nominated = nominated_node(pod)
-        if is_alone and self._accepts(nominated) and any_ends_for(pod, by_node.get(nominated, ())):
+        fits = self._accepts(nominated) and any(each.node == nominated for each in answer.fit)
+        if is_alone and fits and any_ends_for(pod, by_node.get(nominated, ())):
             return
         for node in sorted(value["metadata"]["name"] for value in self._nodes.objects.values()):
             candidate = self.evictions.describe_node(node, by_node.get(node, ()), priority)
