@@ -245,6 +245,24 @@ def the_device_of_a_victim_that_terminates_is_kept_for_the_preemptor(stage: Brid
 
 
 @bridge_scenario("full")
+def a_preemptor_that_a_more_important_pod_overtakes_evicts_another_pod(stage: BridgeStage) -> None:
+    """It does not wait for the end of its first victim, which brings it nothing any more."""
+    stage.node("a", "lab-2g2n", {GPU: "full"})
+    stage.template("gpu", claim_spec(request("gpu", GPU)))
+    high, highest = create_priority(stage, "high", 1000), create_priority(stage, "highest", 2000)
+    create_pods(stage, "low", 2)
+    stage.wait("the node is full", run_all(stage, "low", 2))
+    stage.fleet.driver(GPU).mood.slow_seconds = TERMINATES_SECONDS
+    create_pods(stage, "high", 1, priorityClassName=high)
+    stage.wait("a victim terminates", lambda: len(phases(stage, "low")) == 1)
+    create_pods(stage, "highest", 1, priorityClassName=highest)
+    stage.wait("both victims terminate", lambda: not phases(stage, "low"), TERMINATES_SECONDS / 2)
+    stage.fleet.driver(GPU).mood.slow_seconds = 0
+    stage.wait_running("highest-0")
+    stage.wait_running("high-0")
+
+
+@bridge_scenario("full")
 def a_storm_of_preemptors_evicts_no_pod_for_nothing(stage: BridgeStage) -> None:
     """A hundred preemptors against five hundred pods: each has one victim."""
     labels = {LABEL: stage.name, **OWNED}
