@@ -108,6 +108,12 @@ def list_unattached(claim: JSON) -> Iterator[str]:
             yield str(result["device"])
 
 
+def is_unattachable(claim: JSON) -> bool:
+    """Whether a device of a claim cannot be attached."""
+    conditions = (condition for each in _list_reported(claim) for condition in each["conditions"])
+    return any(condition["type"] == UNATTACHABLE for condition in conditions)
+
+
 def _list_reported(claim: JSON) -> Iterable[JSON]:
     return (claim.get("status") or {}).get("devices") or ()
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tests.cluster.fake.kinds import JSON, named
 from tests.world.asked import has_ended
 from tests.world.asks import Ask, asks_of
+from tests.world.fabric import is_unattachable
 from tests.world.fitting import fit_together
 from tests.world.gangs import (
     COSCHEDULING,
@@ -142,7 +143,7 @@ def _find_waiting(world: "World") -> Iterator[Waiting]:
     for pod in world.all("pods"):
         if not is_waiting(pod) or is_native(pod):
             continue
-        if has_claims(world, pod) and not world.large.may_wait(pod):
+        if _can_be_bound(world, pod) and not world.large.may_wait(pod):
             gangs.setdefault(gang_of(pod) or pod["metadata"]["uid"], []).append(pod)
     for gang, pods in gangs.items():
         if lacks := _lacks(world, members_of.get(gang, ()), len(pods)):
@@ -155,6 +156,17 @@ def _find_waiting(world: "World") -> Iterator[Waiting]:
             was_gated = any(pod["metadata"]["generation"] > 1 for pod in pods)
             space = namespace_of(pods[0])
             yield Waiting(name, priority, space, names, needs, claims, was_gated)
+
+
+def _can_be_bound(world: "World", pod: JSON) -> bool:
+    """Whether a pod has its claims, and runs with them if they get devices.
+
+    Nobody takes back devices that cannot be attached from pods that were created with a node.
+    """
+    failed = filter(is_unattachable, filter(None, claims_of(world, pod)))
+    users = {uid for claim in failed for uid in consumers_of(claim)}
+    pods = (each for each in world.all("pods") if each["metadata"]["uid"] in users) if users else ()
+    return has_claims(world, pod) and not any("nodeName" in each["spec"] for each in pods)
 
 
 def _can_go(pod: JSON | None, claim: JSON, priority: int) -> bool:
